@@ -1,0 +1,514 @@
+"""The typed graph that every pass reads and writes.
+
+Operators keep their ONNX names and meaning at the one opset :data:`OPSET`. What is added to ONNX sits in the types
+(symbolic sizes, storage layout, quantisation, sparsity) and in ``mcpc::Fused`` nodes, whose ``body`` attribute is the
+graph of ONNX operators they stand for. This module never imports onnx.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import sympy
+
+from mcpc.errors import PassError
+
+#: The ai.onnx opset of every graph; the reader converts to it.
+OPSET = 25
+
+#: The domain of operators that this compiler adds.
+MCPC = "mcpc"
+
+
+class DType(enum.Enum):
+    """Element types. A value is the numpy dtype that holds it in memory."""
+
+    float32 = np.dtype(np.float32)
+    float16 = np.dtype(np.float16)
+    bfloat16 = np.dtype(ml_dtypes.bfloat16)
+    float64 = np.dtype(np.float64)
+    int8 = np.dtype(np.int8)
+    int16 = np.dtype(np.int16)
+    int32 = np.dtype(np.int32)
+    int64 = np.dtype(np.int64)
+    uint8 = np.dtype(np.uint8)
+    uint16 = np.dtype(np.uint16)
+    uint32 = np.dtype(np.uint32)
+    uint64 = np.dtype(np.uint64)
+    bool = np.dtype(np.bool_)
+    int4 = np.dtype(ml_dtypes.int4)
+    uint4 = np.dtype(ml_dtypes.uint4)
+    float8e4m3fn = np.dtype(ml_dtypes.float8_e4m3fn)
+    float8e5m2 = np.dtype(ml_dtypes.float8_e5m2)
+
+    @property
+    def numpy(self) -> np.dtype[Any]:
+        return self.value
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element in memory."""
+        return int(self.value.itemsize)
+
+    @property
+    def is_float(self) -> bool:
+        return "float" in self.name
+
+    @classmethod
+    def of(cls, array: np.ndarray[Any, Any] | np.dtype[Any]) -> DType:
+        """The element type of ``array``; ``KeyError`` where there is none (strings, objects)."""
+        dtype = array.dtype if isinstance(array, np.ndarray) else np.dtype(array)
+        try:
+            return cls(dtype)
+        except ValueError:
+            raise KeyError(f"no element type for numpy's {dtype}") from None
+
+
+#: A size: an integer, or a sympy expression over symbols made by :func:`symbol`.
+Dim = int | sympy.Expr
+
+
+def symbol(name: str) -> sympy.Symbol:
+    """The run-time size called ``name`` (any text: '?', 'p2o.DynamicDimension.1')."""
+    return sympy.Symbol(name, integer=True, nonnegative=True)
+
+
+def dim(value: int | sympy.Expr) -> Dim:
+    """``value`` with constant expressions turned into ``int``."""
+    if isinstance(value, sympy.Expr):
+        return int(value) if value.is_Integer else value
+    return int(value)
+
+
+def is_static(shape: Sequence[Dim] | None) -> bool:
+    return shape is not None and all(isinstance(size, int) for size in shape)
+
+
+def product(sizes: Iterable[Dim]) -> Dim:
+    result: Dim = 1
+    for size in sizes:
+        result = dim(result * size)
+    return result
+
+
+@dataclass(frozen=True)
+class TensorType:
+    """``shape`` is None where even the rank is unknown. ``layout`` is the order of the dimensions in memory,
+    outermost first, None for row-major: an NCHW tensor stored as NHWC has layout (0, 2, 3, 1). ``quant`` and
+    ``sparsity`` annotate how the stored numbers relate to the values."""
+
+    dtype: DType
+    shape: tuple[Dim, ...] | None
+    layout: tuple[int, ...] | None = None
+    quant: Quant | None = None
+    sparsity: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.layout is not None and self.layout == tuple(range(len(self.layout))):
+            object.__setattr__(self, "layout", None)
+
+    @property
+    def rank(self) -> int | None:
+        return None if self.shape is None else len(self.shape)
+
+    @property
+    def dims(self) -> tuple[Dim, ...]:
+        """The shape of a tensor whose rank is known."""
+        assert self.shape is not None
+        return self.shape
+
+    @property
+    def static_shape(self) -> tuple[int, ...]:
+        """The shape of a tensor all of whose sizes are known."""
+        assert self.shape is not None and is_static(self.shape), self.shape
+        return tuple(int(size) for size in self.shape)
+
+    @property
+    def elements(self) -> Dim:
+        return product(self.dims)
+
+    @property
+    def nbytes(self) -> Dim:
+        return dim(self.elements * self.dtype.itemsize)
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        """The order of dimensions in memory, also for row-major tensors."""
+        return self.layout if self.layout is not None else tuple(range(len(self.dims)))
+
+    @property
+    def strides(self) -> tuple[Dim, ...]:
+        """Elements to step per dimension, in the order of ``shape``."""
+        result: list[Dim] = [0] * len(self.dims)
+        step: Dim = 1
+        for axis in reversed(self.order):
+            result[axis] = step
+            step = dim(step * self.dims[axis])
+        return tuple(result)
+
+    def with_layout(self, layout: tuple[int, ...] | None) -> TensorType:
+        return replace(self, layout=layout)
+
+    def __str__(self) -> str:
+        from mcpc.ir_text import format_type  # the text form lives beside its parser
+
+        return format_type(self)
+
+
+@dataclass(frozen=True)
+class Quant:
+    """value = (stored - zero_point) * scale, per tensor (one scale) or along ``axis``."""
+
+    scale: tuple[float, ...]
+    zero_point: tuple[int, ...]
+    axis: int | None = None
+
+
+class Value:
+    """A tensor: made by a node, fed as a graph input, or constant (``data`` is set; external data stay mapped).
+
+    ``users`` holds the consuming nodes, one entry a use; :class:`Node` and :class:`Graph` keep it current.
+    """
+
+    __slots__ = ("data", "name", "producer", "type", "users")
+
+    def __init__(
+        self, name: str, type: TensorType, data: np.ndarray[Any, Any] | None = None
+    ) -> None:
+        self.name = name
+        self.type = type
+        self.data = data
+        self.producer: Node | None = None
+        self.users: list[Node] = []
+
+    @classmethod
+    def constant(cls, name: str, data: np.ndarray[Any, Any]) -> Value:
+        return cls(name, TensorType(DType.of(data), tuple(data.shape)), data)
+
+    @property
+    def is_constant(self) -> bool:
+        return self.data is not None
+
+    @property
+    def dtype(self) -> DType:
+        return self.type.dtype
+
+    @property
+    def shape(self) -> tuple[Dim, ...] | None:
+        return self.type.shape
+
+    def __repr__(self) -> str:
+        return f"%{self.name}: {self.type}"
+
+
+class Node:
+    """One operator. An input that is left out is None; so is an output that nobody asked for.
+
+    ``attrs`` maps names to int, float, str, bytes, DType (for ONNX type codes), numpy arrays, lists of these, or Graph.
+    """
+
+    __slots__ = ("attrs", "domain", "inputs", "name", "op", "outputs")
+
+    def __init__(
+        self,
+        op: str,
+        inputs: Sequence[Value | None],
+        outputs: Sequence[Value | None],
+        attrs: dict[str, Any] | None = None,
+        name: str = "",
+        domain: str = "",
+    ) -> None:
+        self.op = op
+        self.domain = domain
+        self.name = name
+        self.attrs = attrs or {}
+        self.inputs = tuple(inputs)
+        self.outputs = tuple(outputs)
+
+    @property
+    def body(self) -> Graph | None:
+        """What a Fused node computes: a graph whose inputs and outputs match the node's, in order."""
+        body = self.attrs.get("body")
+        return body if isinstance(body, Graph) and self.domain == MCPC else None
+
+    @property
+    def output(self) -> Value:
+        """The first output, which every operator has."""
+        assert self.outputs and self.outputs[0] is not None
+        return self.outputs[0]
+
+    def input(self, index: int) -> Value | None:
+        """Input ``index``, None where it is left out."""
+        return self.inputs[index] if index < len(self.inputs) else None
+
+    def is_op(self, *ops: str) -> bool:
+        """Whether this is one of these ai.onnx operators."""
+        return self.domain == "" and self.op in ops
+
+    def subgraphs(self) -> Iterator[Graph]:
+        for value in self.attrs.values():
+            if isinstance(value, Graph):
+                yield value
+
+    def __repr__(self) -> str:
+        return f"{self.op}({', '.join('_' if v is None else v.name for v in self.inputs)})"
+
+
+@dataclass
+class Graph:
+    """Nodes in topological order between inputs and outputs.
+
+    ``bounds`` maps a symbol's name to its smallest and largest value (None: unbounded). All changes go through
+    the methods, which keep producers and users current; :meth:`verify` checks that nothing went around them.
+    """
+
+    name: str
+    inputs: list[Value] = field(default_factory=list)
+    outputs: list[Value] = field(default_factory=list)
+    nodes: list[Node] = field(default_factory=list)
+    bounds: dict[str, tuple[int, int | None]] = field(default_factory=dict)
+    metadata: dict[str, str] = field(default_factory=dict)
+    _names: set[str] = field(default_factory=set, repr=False)
+
+    # ---- building
+
+    def fresh(self, stem: str) -> str:
+        """A value name that is not in use, ``stem`` itself where possible."""
+        name, count = stem, 0
+        while name in self._names:
+            count += 1
+            name = f"{stem}.{count}"
+        self._names.add(name)
+        return name
+
+    def add_input(self, name: str, type: TensorType) -> Value:
+        value = Value(self.fresh(name), type)
+        self.inputs.append(value)
+        return value
+
+    def constant(self, stem: str, data: np.ndarray[Any, Any]) -> Value:
+        """A new constant; it belongs to the graph through its uses."""
+        return Value.constant(self.fresh(stem), np.asarray(data))
+
+    def append(self, node: Node) -> Node:
+        self._insert(len(self.nodes), [node])
+        return node
+
+    def emit(
+        self,
+        op: str,
+        inputs: Sequence[Value | None],
+        types: Sequence[TensorType],
+        attrs: dict[str, Any] | None = None,
+        *,
+        name: str = "",
+        domain: str = "",
+        names: Sequence[str] = (),
+    ) -> tuple[Value, ...]:
+        """Append a node with new outputs of these ``types`` and return the outputs."""
+        outputs = [
+            Value(self.fresh(names[i] if i < len(names) else f"{name or op}_{i}"), type)
+            for i, type in enumerate(types)
+        ]
+        self.append(Node(op, inputs, outputs, attrs, name, domain))
+        return tuple(outputs)
+
+    # ---- rewriting
+
+    def insert_before(self, anchor: Node, nodes: Sequence[Node]) -> None:
+        self._insert(self.nodes.index(anchor), nodes)
+
+    def _insert(self, index: int, nodes: Sequence[Node]) -> None:
+        self.nodes[index:index] = nodes
+        for node in nodes:
+            for output in node.outputs:
+                if output is not None:
+                    output.producer = node
+                    self._names.add(output.name)
+            for value in node.inputs:
+                if value is not None:
+                    value.users.append(node)
+                    self._names.add(value.name)
+
+    def set_inputs(self, node: Node, inputs: Sequence[Value | None]) -> None:
+        for value in node.inputs:
+            if value is not None:
+                value.users.remove(node)
+        node.inputs = tuple(inputs)
+        for value in node.inputs:
+            if value is not None:
+                value.users.append(node)
+                self._names.add(value.name)
+
+    def replace_uses(self, old: Value, new: Value) -> None:
+        """Make every consumer of ``old``, the graph's outputs included, use ``new``.
+
+        A graph output keeps its name: where ``old`` is an output, ``new`` takes over ``old``'s name if it is
+        made by a node and is no output itself; otherwise an Identity node named after the output is put between.
+        """
+        for node in list(dict.fromkeys(old.users)):
+            self.set_inputs(node, [new if value is old else value for value in node.inputs])
+        if not any(output is old for output in self.outputs):
+            return
+        is_free = new.producer is not None and not any(output is new for output in self.outputs)
+        if is_free:
+            old_name = old.name
+            old.name = self.fresh(old_name + ".replaced")
+            new.name = old_name
+            self.outputs = [new if output is old else output for output in self.outputs]
+        elif not (old.producer is not None and old.producer.is_op("Identity") and old.producer.inputs[0] is new):
+            alias = Value(old.name, replace(new.type))
+            old.name = self.fresh(old.name + ".replaced")
+            self.outputs = [alias if output is old else output for output in self.outputs]
+            self.append(Node("Identity", [new], [alias], name=alias.name))
+
+    def remove(self, node: Node) -> None:
+        """Take out a node whose outputs nobody uses."""
+        for output in node.outputs:
+            assert output is None or not output.users, f"{output!r} is still in use"
+            if output is not None:
+                output.producer = None
+        self.set_inputs(node, [])
+        self.nodes.remove(node)
+
+    def sort(self) -> None:
+        """Restore topological order after insertions, stable; raises on a cycle."""
+        position = {id(node): i for i, node in enumerate(self.nodes)}
+        done: set[int] = set()
+        order: list[Node] = []
+        for root in self.nodes:
+            stack: list[tuple[Node, bool]] = [(root, False)]
+            active: set[int] = set()
+            while stack:
+                node, leave = stack.pop()
+                if leave:
+                    active.discard(id(node))
+                    done.add(id(node))
+                    order.append(node)
+                    continue
+                if id(node) in done:
+                    continue
+                if id(node) in active:
+                    raise PassError("E200", f"the graph has a cycle through {node!r}", node=node.name)
+                active.add(id(node))
+                stack.append((node, True))
+                producers = [
+                    value.producer
+                    for value in self.node_reads(node)
+                    if value.producer is not None and id(value.producer) in position
+                ]
+                pending = [p for p in producers if id(p) not in done]
+                if any(id(p) in active for p in pending):
+                    raise PassError("E200", f"the graph has a cycle through {node!r}", node=node.name)
+                stack.extend((p, False) for p in reversed(pending))
+        self.nodes = order
+
+    # ---- reading
+
+    @staticmethod
+    def node_reads(node: Node) -> Iterator[Value]:
+        """The values a node needs: its inputs, and what its control-flow bodies capture from outside."""
+        for value in node.inputs:
+            if value is not None:
+                yield value
+        if node.body is None:
+            for graph in node.subgraphs():
+                yield from graph.captures()
+
+    def captures(self) -> Iterator[Value]:
+        """Values of outer graphs that this one reads."""
+        own = {id(value) for value in self.inputs}
+        own.update(id(out) for node in self.nodes for out in node.outputs if out is not None)
+        for node in self.nodes:
+            for value in self.node_reads(node):
+                if id(value) not in own and not value.is_constant:
+                    yield value
+        for value in self.outputs:
+            if id(value) not in own and not value.is_constant:
+                yield value
+
+    def constants(self) -> list[Value]:
+        """The constants in use, each once, in order of first use."""
+        seen: dict[int, Value] = {}
+        for node in self.nodes:
+            for value in node.inputs:
+                if value is not None and value.is_constant:
+                    seen.setdefault(id(value), value)
+        for value in self.outputs:
+            if value.is_constant:
+                seen.setdefault(id(value), value)
+        return list(seen.values())
+
+    def values(self) -> Iterator[Value]:
+        """Inputs, constants and node outputs, each once."""
+        yield from self.inputs
+        yield from self.constants()
+        for node in self.nodes:
+            for output in node.outputs:
+                if output is not None:
+                    yield output
+
+    def symbols(self) -> list[str]:
+        """Names of the symbolic sizes of the inputs, in order of first appearance."""
+        names: dict[str, None] = {}
+        for value in self.inputs:
+            for size in value.shape or ():
+                if not isinstance(size, int):
+                    names.update(dict.fromkeys(sorted(str(s.name) for s in size.free_symbols)))
+        return list(names)
+
+    def is_output(self, value: Value) -> bool:
+        return any(output is value for output in self.outputs)
+
+    def verify(self) -> None:
+        """Raise :class:`PassError` E200 where producers, users, order, names or types are inconsistent."""
+
+        def fail(message: str, node: Node | None = None) -> PassError:
+            return PassError("E200", message, op=node.op if node else "", node=node.name if node else "")
+
+        known: dict[int, Value] = {id(value): value for value in self.inputs}
+        names: dict[str, Value] = {}
+        outer = {id(value) for value in self.captures()} if any(True for n in self.nodes for _ in n.subgraphs()) else set()
+        uses: dict[int, int] = {}
+        for node in self.nodes:
+            for value in node.inputs:
+                if value is None:
+                    continue
+                uses[id(value)] = uses.get(id(value), 0) + 1
+                if value.is_constant:
+                    data = value.data
+                    assert data is not None
+                    if tuple(data.shape) != value.shape or data.dtype != value.dtype.numpy:
+                        raise fail(f"constant {value!r} holds {data.dtype}{list(data.shape)}", node)
+                    known[id(value)] = value
+                elif id(value) not in known and id(value) not in outer:
+                    raise fail(f"%{value.name} is used before it is made", node)
+            for output in node.outputs:
+                if output is None:
+                    continue
+                if output.producer is not node:
+                    raise fail(f"%{output.name} does not know its producer", node)
+                if id(output) in known:
+                    raise fail(f"%{output.name} is made twice", node)
+                if output.shape is not None and output.type.layout is not None:
+                    if sorted(output.type.layout) != list(range(len(output.shape))):
+                        raise fail(f"%{output.name} has layout {output.type.layout}", node)
+                known[id(output)] = output
+            body = node.body
+            if body is not None:
+                if len(body.inputs) != len(node.inputs) or len(body.outputs) != len(node.outputs):
+                    raise fail("a fused node's body does not match its operands", node)
+                body.verify()
+        for value in known.values():
+            if names.setdefault(value.name, value) is not value:
+                raise fail(f"two values are called %{value.name}")
+            if len(value.users) < uses.get(id(value), 0):
+                raise fail(f"%{value.name} misses a user")
+        for value in self.outputs:
+            if id(value) not in known and not value.is_constant:
+                raise fail(f"output %{value.name} is made by nothing")
