@@ -54,13 +54,16 @@ typedef struct {
     uint32_t reserved;
 } mcp26_tensor;
 
-/* What only the data could show: written before a step returns MCP26_ERR_DATA. */
+/* What only the data could show: written before a step returns MCP26_STEP_DATA. */
 typedef struct {
     uint32_t step;
     int32_t kind;  /* an mcp26_data_error */
     int64_t index; /* the offending value */
     int64_t bound; /* what it had to stay below, or equal */
 } mcp26_fault;
+
+/* Statuses that compiled code returns; the same numbers as in mcp26.h. */
+enum { MCP26_STEP_MEMORY = -3, MCP26_STEP_DATA = -20, MCP26_STEP_CANCELLED = -21 };
 
 typedef enum {
     MCP26_DATA_NONE = 0,
@@ -100,7 +103,7 @@ struct mcp26_env {
      * Only artifacts whose metadata says `unbounded` call it. */
     int32_t (*grow)(mcp26_env *env, uint64_t bytes);
 
-    const uint32_t *cancel; /* non-zero: the caller wants the run to end; long steps may look and return MCP26_ERR_CANCELLED */
+    const uint32_t *cancel; /* non-zero: the caller wants the run to end; long steps may look and return MCP26_STEP_CANCELLED */
     mcp26_fault fault;
     void *runtime; /* the runtime's own */
 };
