@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -260,6 +261,27 @@ class Node:
 
 
 @dataclass
+class _Edit:
+    """Changes to a list of nodes that wait for the end of :meth:`Graph.edit`."""
+
+    before: dict[Node, list[Node]] = field(default_factory=dict)
+    removed: set[Node] = field(default_factory=set)
+
+    def applied_to(self, nodes: Iterable[Node]) -> list[Node]:
+        result: list[Node] = []
+        stack = list(nodes)[::-1]
+        while stack:
+            node = stack.pop()
+            inserted = self.before.pop(node, None)
+            if inserted is not None:  # these may have anchors of their own
+                stack.append(node)
+                stack.extend(reversed(inserted))
+            elif node not in self.removed:
+                result.append(node)
+        return result
+
+
+@dataclass
 class Graph:
     """Nodes in topological order between inputs and outputs.
 
@@ -274,6 +296,7 @@ class Graph:
     bounds: dict[str, tuple[int, int | None]] = field(default_factory=dict)
     metadata: dict[str, str] = field(default_factory=dict)
     _names: set[str] = field(default_factory=set, repr=False)
+    _edit: _Edit | None = field(default=None, repr=False, compare=False)
 
     # ---- building
 
@@ -320,11 +343,33 @@ class Graph:
 
     # ---- rewriting
 
+    @contextmanager
+    def edit(self) -> Iterator[None]:
+        """Within the block :meth:`insert_before` and :meth:`remove` take constant time: ``nodes`` keeps its old contents
+        (what is appended included) until the block ends, and is then rebuilt once. Producers and users are always current.
+        """
+        if self._edit is not None:
+            yield
+            return
+        self._edit = _Edit()
+        try:
+            yield
+        finally:
+            self.nodes = self._edit.applied_to(self.nodes)
+            self._edit = None
+
     def insert_before(self, anchor: Node, nodes: Sequence[Node]) -> None:
-        self._insert(self.nodes.index(anchor), nodes)
+        if self._edit is not None:
+            self._edit.before.setdefault(anchor, []).extend(nodes)
+            self._link(nodes)
+        else:
+            self._insert(self.nodes.index(anchor), nodes)
 
     def _insert(self, index: int, nodes: Sequence[Node]) -> None:
         self.nodes[index:index] = nodes
+        self._link(nodes)
+
+    def _link(self, nodes: Sequence[Node]) -> None:
         for node in nodes:
             for output in node.outputs:
                 if output is not None:
@@ -374,7 +419,10 @@ class Graph:
             if output is not None:
                 output.producer = None
         self.set_inputs(node, [])
-        self.nodes.remove(node)
+        if self._edit is not None:
+            self._edit.removed.add(node)
+        else:
+            self.nodes.remove(node)
 
     def sort(self) -> None:
         """Restore topological order after insertions, stable; raises on a cycle."""
