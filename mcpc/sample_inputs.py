@@ -134,7 +134,7 @@ def _integer_bound(item: Input, dtype: np.dtype[Any], words: set[str]) -> int:
     else:
         guess = 100
     indexed = _indexed_size(item) if hasattr(item, "users") else None
-    largest = 2 ** (8 * dtype.itemsize - (dtype.kind == "i"))
+    largest: int = 2 ** (8 * dtype.itemsize - (dtype.kind == "i"))
     return max(1, min(largest, guess if indexed is None else min(indexed, max(guess, 30000))))
 
 
@@ -185,6 +185,6 @@ def _dtype(item: Input) -> np.dtype[Any]:
     try:
         return np.dtype(name)
     except TypeError:
-        import ml_dtypes
+        import ml_dtypes  # noqa: F401  (registers its names with numpy)
 
-        return np.dtype(getattr(ml_dtypes, name))
+        return np.dtype(name)
