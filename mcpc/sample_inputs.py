@@ -1,4 +1,4 @@
-"""Seeded input tensors whose values a network would meet: token ids inside the vocabulary, masks of ones, bytes, audio rate.
+"""Seeded input tensors with values that a network would meet: token ids inside the vocabulary, masks of ones, bytes.
 
 Golden inputs, ``mcpc run --random-inputs`` and ``mcpc verify`` all come from here, so that a reported difference can
 be repeated from its seed alone.
@@ -142,7 +142,7 @@ _KEEP_NUMBERS = ("Cast", "Flatten", "Identity", "Reshape", "Slice", "Squeeze", "
 
 
 def _indexed_size(item: Any) -> int | None:
-    """The smallest table that ``item`` (a graph value) indexes through a Gather, following ops that keep the numbers."""
+    """The smallest table that ``item`` (a graph value) indexes through a Gather, through ops that keep the numbers."""
     smallest = math.inf
     pending: list[Value] = [item]
     seen: set[int] = set()
@@ -167,7 +167,7 @@ def _words(name: str) -> set[str]:
     return {word.lower() for word in re.findall(r"[A-Z]?[a-z]+\d*|[A-Z]+(?![a-z])\d*|\d+", name)}
 
 
-#: ONNX's names of element types, as a session's ``get_inputs()[i].type`` spells them, where numpy's or ml_dtypes' differ.
+#: ONNX's names of element types, as a session's ``get_inputs()[i].type`` spells them, where numpy spells otherwise.
 _ONNX_TYPES = {
     "float": "float32",
     "double": "float64",

