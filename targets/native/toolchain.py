@@ -1,0 +1,227 @@
+"""C sources to a linked ELF image, with the clang and lld of the ziglang package.
+
+The compiler is the same on every build machine and cross-compiles to every target, so the bytes depend on the sources,
+the flags and ziglang's version only. Objects are kept in a cache by a hash of just these.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib.metadata
+import importlib.util
+import os
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from mcpc.errors import McpcError, Problems, TargetError
+
+#: The largest stack frame of a compiled function, in bytes: worker threads have small stacks, scratch is in the arena.
+FRAME_LIMIT = 16 * 1024
+
+#: Memory functions that clang may call unasked; part of every image.
+_MEMORY_UNIT = Path(__file__).parent / "kernels" / "mem.c"
+
+_COMPILE_FLAGS = (
+    "-std=c11",
+    # zig hands clang -O2 for -O3; the second one reaches clang as it is.
+    "-O3",
+    "-Xclang",
+    "-O3",
+    "-g0",
+    "-fPIC",
+    "-ffreestanding",
+    "-fvisibility=hidden",
+    "-ffunction-sections",
+    "-fno-jump-tables",
+    "-fno-math-errno",
+    "-ffp-contract=off",
+    # One arena byte holds floats in one step and integers in the next.
+    "-fno-strict-aliasing",
+    "-fno-stack-protector",
+    "-fno-unwind-tables",
+    "-fno-asynchronous-unwind-tables",
+    "-fomit-frame-pointer",
+    f"-Wframe-larger-than={FRAME_LIMIT}",
+    "-Werror=frame-larger-than",
+)
+
+# Without -rtlib=compiler-rt on purpose: zig's holds memcpy, sinf and the like, so that a stray call would link
+# silently and bring 190 KB of scalar code that is not ours. Undefined symbols fail the link instead.
+_LINK_FLAGS = (
+    "-shared",
+    "-nostdlib",
+    "-Wl,-z,defs",
+    "-Wl,-z,norelro",
+    "-Wl,--gc-sections",
+    "-Wl,--build-id=none",
+    "-Wl,--hash-style=sysv",
+    # The image is mapped as one piece, so its segments need no pages of their own.
+    "-Wl,-z,max-page-size=4096",
+)
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A translation unit. ``name`` is a file stem that appears in messages; ``source`` is C11."""
+
+    name: str
+    source: str
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What code is compiled for: zig's names for target and processor, and extra compiler flags.
+
+    ``Machine("aarch64-linux-none", "cortex_a76")``, ``Machine("x86_64-linux-none", "x86_64_v3", ("-DTILE=6",))``.
+    """
+
+    triple: str
+    cpu: str
+    flags: tuple[str, ...] = ()
+
+    @property
+    def arguments(self) -> list[str]:
+        return ["-target", self.triple, f"-mcpu={self.cpu}"]
+
+
+def cache_dir() -> Path:
+    """``$MCPC_CACHE_DIR``, or ``mcpc`` in the user's cache directory (XDG)."""
+    if chosen := os.environ.get("MCPC_CACHE_DIR"):
+        return Path(chosen).absolute()
+    base = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    return (base if base.is_absolute() else Path.home() / ".cache") / "mcpc"
+
+
+def compile_objects(
+    units: Sequence[Unit], machine: Machine, include_dirs: Sequence[Path] = (), jobs: int | None = None
+) -> list[Path]:
+    """Compile ``units`` on ``jobs`` threads (None: one a processor) and return their object files in order.
+
+    The files belong to the cache: read them, leave them. Every unit that does not compile is reported: TargetError
+    E301 with clang's first errors.
+    """
+    include_dirs = [Path(directory).resolve() for directory in include_dirs]
+    headers = _headers_digest(include_dirs)
+    objects: list[Path] = []
+    problems = Problems()
+    with ThreadPoolExecutor(max_workers=max(1, jobs or os.cpu_count() or 1)) as pool:
+        pending = [pool.submit(_compile, unit, machine, include_dirs, headers) for unit in units]
+        for future in pending:
+            with problems.collect():
+                objects.append(future.result())
+    problems.raise_if_any()
+    return objects
+
+
+def link_image(objects: Sequence[Path], machine: Machine) -> bytes:
+    """Link ``objects`` into an ELF shared object, ready for :func:`image.flatten`.
+
+    TargetError E302 where a symbol stays undefined, E301 for any other fault of the linker.
+    """
+    memory = compile_objects([Unit(_MEMORY_UNIT.stem, _MEMORY_UNIT.read_text())], machine)
+    with _work_dir() as folder:
+        output = Path(folder) / "image.so"
+        command = ["cc", *machine.arguments, *_LINK_FLAGS, *map(str, [*objects, *memory]), "-o", output.name]
+        result = _zig(command, output.parent)
+        if result.returncode != 0:
+            raise _link_error(result.stderr)
+        return output.read_bytes()
+
+
+def _compile(unit: Unit, machine: Machine, include_dirs: Sequence[Path], headers: str) -> Path:
+    flags = [*machine.arguments, *_COMPILE_FLAGS, *machine.flags]
+    key = _digest(_zig_version(), "\0".join(flags), headers, unit.name, unit.source)
+    cached = cache_dir() / "objects" / key[:2] / f"{key}.o"
+    if cached.exists():
+        return cached
+    with _work_dir() as folder:
+        source = Path(folder) / f"{unit.name}.c"
+        source.write_text(unit.source)
+        # Names relative to the folder, and a prefix map for headers, keep the place of the build out of the object.
+        paths = [text for directory in include_dirs for text in (f"-ffile-prefix-map={directory}=.", f"-I{directory}")]
+        result = _zig(["cc", *flags, *paths, "-c", source.name, "-o", "unit.o"], source.parent)
+        if result.returncode != 0:
+            raise _compile_error(unit, result.stderr)
+        cached.parent.mkdir(parents=True, exist_ok=True)
+        (source.parent / "unit.o").replace(cached)
+    return cached
+
+
+def _zig(arguments: Sequence[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    # zig's second copy of each object goes with the folder.
+    environment = {
+        **os.environ,
+        "ZIG_GLOBAL_CACHE_DIR": str(cache_dir() / "zig"),
+        "ZIG_LOCAL_CACHE_DIR": str(folder / "zig"),
+    }
+    command = [str(_zig_binary()), *arguments]
+    return subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, errors="replace", check=False
+    )
+
+
+@functools.cache
+def _zig_binary() -> Path:
+    """The executable inside the package: it starts faster than ``python -m ziglang``."""
+    spec = importlib.util.find_spec("ziglang")
+    if spec is None or not spec.submodule_search_locations:
+        raise TargetError("E301", "the C compiler is not installed", hint="pip install ziglang")
+    folder = Path(spec.submodule_search_locations[0])
+    return folder / ("zig.exe" if os.name == "nt" else "zig")
+
+
+@functools.cache
+def _zig_version() -> str:
+    return importlib.metadata.version("ziglang")
+
+
+def _work_dir() -> tempfile.TemporaryDirectory[str]:
+    """A folder of its own inside the cache, so that results move into place by an atomic rename."""
+    try:
+        work = cache_dir() / "work"
+        work.mkdir(parents=True, exist_ok=True)
+        return tempfile.TemporaryDirectory(dir=work)
+    except OSError as error:
+        raise TargetError(
+            "E301",
+            f"the compiler's cache {cache_dir()} cannot be written: {error.strerror}",
+            hint="set MCPC_CACHE_DIR to a folder that can",
+        ) from None
+
+
+def _headers_digest(include_dirs: Sequence[Path]) -> str:
+    """A hash of every header that a unit could include, found by content, not by place."""
+    parts: list[str] = []
+    for directory in include_dirs:
+        for header in sorted(directory.rglob("*.h")):
+            parts += [header.relative_to(directory).as_posix(), header.read_text()]
+        parts.append("")
+    return _digest(*parts)
+
+
+def _digest(*parts: str) -> str:
+    digest = hashlib.sha256()
+    for part in parts:
+        data = part.encode()
+        digest.update(len(data).to_bytes(8, "little"))
+        digest.update(data)
+    return digest.hexdigest()
+
+
+def _compile_error(unit: Unit, stderr: str) -> TargetError:
+    lines = [line.strip() for line in stderr.splitlines() if "error:" in line] or stderr.strip().splitlines()
+    return TargetError("E301", f"{unit.name}.c does not compile: " + "; ".join(lines[:3]))
+
+
+def _link_error(stderr: str) -> McpcError:
+    marker = "undefined symbol: "
+    names = sorted({line.split(marker, 1)[1].strip() for line in stderr.splitlines() if marker in line})
+    if names:
+        return TargetError("E302", f"compiled code calls {', '.join(names)}, which the image does not define")
+    lines = [line.strip() for line in stderr.splitlines() if "error:" in line] or stderr.strip().splitlines()
+    return TargetError("E301", "the image does not link: " + "; ".join(lines[:3]))
