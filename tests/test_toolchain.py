@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from mcpc.errors import ErrorGroup, TargetError
-from mcpc.targets.native import toolchain
 from mcpc.targets.native.toolchain import Machine, Unit, compile_objects, link_image
 
 MACHINES = [Machine("x86_64-linux-none", "x86_64_v3"), Machine("aarch64-linux-none", "cortex_a76")]
@@ -118,13 +117,3 @@ def test_unwritable_cache_is_a_clear_error(tmp_path: Path, monkeypatch: pytest.M
     with pytest.raises(TargetError, match="cannot be written") as caught:
         compile_objects(UNITS[:1], MACHINES[0])
     assert "MCPC_CACHE_DIR" in caught.value.hint
-
-
-def test_cache_dir_follows_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("MCPC_CACHE_DIR", raising=False)
-    monkeypatch.setenv("XDG_CACHE_HOME", "/xdg")
-    assert toolchain.cache_dir() == Path("/xdg/mcpc")
-    monkeypatch.setenv("XDG_CACHE_HOME", "relative paths are to be ignored")
-    assert toolchain.cache_dir() == Path.home() / ".cache" / "mcpc"
-    monkeypatch.setenv("MCPC_CACHE_DIR", "/chosen")
-    assert toolchain.cache_dir() == Path("/chosen")

@@ -13,11 +13,13 @@ import importlib.util
 import os
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from mcpc.cache import cache_dir
 from mcpc.errors import McpcError, Problems, TargetError
 
 #: The largest stack frame of a compiled function, in bytes: worker threads have small stacks, scratch is in the arena.
@@ -89,14 +91,6 @@ class Machine:
         return ["-target", self.triple, f"-mcpu={self.cpu}"]
 
 
-def cache_dir() -> Path:
-    """``$MCPC_CACHE_DIR``, or ``mcpc`` in the user's cache directory (XDG)."""
-    if chosen := os.environ.get("MCPC_CACHE_DIR"):
-        return Path(chosen).absolute()
-    base = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    return (base if base.is_absolute() else Path.home() / ".cache") / "mcpc"
-
-
 def compile_objects(
     units: Sequence[Unit], machine: Machine, include_dirs: Sequence[Path] = (), jobs: int | None = None
 ) -> list[Path]:
@@ -124,31 +118,29 @@ def link_image(objects: Sequence[Path], machine: Machine) -> bytes:
     TargetError E302 where a symbol stays undefined, E301 for any other fault of the linker.
     """
     memory = compile_objects([Unit(_MEMORY_UNIT.stem, _MEMORY_UNIT.read_text())], machine)
-    with _work_dir() as folder:
-        output = Path(folder) / "image.so"
-        command = ["cc", *machine.arguments, *_LINK_FLAGS, *map(str, [*objects, *memory]), "-o", output.name]
-        result = _zig(command, output.parent)
+    with _work_folder() as folder:
+        command = ["cc", *machine.arguments, *_LINK_FLAGS, *map(str, [*objects, *memory]), "-o", "image.so"]
+        result = _zig(command, folder)
         if result.returncode != 0:
             raise _link_error(result.stderr)
-        return output.read_bytes()
+        return (folder / "image.so").read_bytes()
 
 
 def _compile(unit: Unit, machine: Machine, include_dirs: Sequence[Path], headers: str) -> Path:
     flags = [*machine.arguments, *_COMPILE_FLAGS, *machine.flags]
     key = _digest(_zig_version(), "\0".join(flags), headers, unit.name, unit.source)
-    cached = cache_dir() / "objects" / key[:2] / f"{key}.o"
+    cached = _folder("objects") / f"{key}.o"
     if cached.exists():
         return cached
-    with _work_dir() as folder:
-        source = Path(folder) / f"{unit.name}.c"
+    with _work_folder() as folder:
+        source = folder / f"{unit.name}.c"
         source.write_text(unit.source)
         # Names relative to the folder, and a prefix map for headers, keep the place of the build out of the object.
         paths = [text for directory in include_dirs for text in (f"-ffile-prefix-map={directory}=.", f"-I{directory}")]
-        result = _zig(["cc", *flags, *paths, "-c", source.name, "-o", "unit.o"], source.parent)
+        result = _zig(["cc", *flags, *paths, "-c", source.name, "-o", "unit.o"], folder)
         if result.returncode != 0:
             raise _compile_error(unit, result.stderr)
-        cached.parent.mkdir(parents=True, exist_ok=True)
-        (source.parent / "unit.o").replace(cached)
+        (folder / "unit.o").replace(cached)
     return cached
 
 
@@ -156,7 +148,7 @@ def _zig(arguments: Sequence[str], folder: Path) -> subprocess.CompletedProcess[
     # zig's second copy of each object goes with the folder.
     environment = {
         **os.environ,
-        "ZIG_GLOBAL_CACHE_DIR": str(cache_dir() / "zig"),
+        "ZIG_GLOBAL_CACHE_DIR": str(_folder("zig")),
         "ZIG_LOCAL_CACHE_DIR": str(folder / "zig"),
     }
     command = [str(_zig_binary()), *arguments]
@@ -180,18 +172,22 @@ def _zig_version() -> str:
     return importlib.metadata.version("ziglang")
 
 
-def _work_dir() -> tempfile.TemporaryDirectory[str]:
-    """A folder of its own inside the cache, so that results move into place by an atomic rename."""
+def _folder(kind: str) -> Path:
     try:
-        work = cache_dir() / "work"
-        work.mkdir(parents=True, exist_ok=True)
-        return tempfile.TemporaryDirectory(dir=work)
+        return cache_dir(kind).absolute()
     except OSError as error:
         raise TargetError(
             "E301",
-            f"the compiler's cache {cache_dir()} cannot be written: {error.strerror}",
+            f"the compiler's cache {error.filename} cannot be written: {error.strerror}",
             hint="set MCPC_CACHE_DIR to a folder that can",
         ) from None
+
+
+@contextmanager
+def _work_folder() -> Iterator[Path]:
+    """A folder of its own inside the cache, so that results move into place by an atomic rename."""
+    with tempfile.TemporaryDirectory(dir=_folder("work")) as folder:
+        yield Path(folder)
 
 
 def _headers_digest(include_dirs: Sequence[Path]) -> str:
