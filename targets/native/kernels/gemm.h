@@ -1,0 +1,67 @@
+/* gemm.h: products with packed weights, and of two activations.
+ *
+ * Packed layout, units of begin/end and the order of summation: tile.h. An epilogue gets m = row, n = column of C.
+ * C must not overlap A or B; an operand of the epilogue may be C itself (residual added in place).
+ */
+#ifndef MCP26_GEMM_H
+#define MCP26_GEMM_H
+
+#include "tile.h"
+
+/* Stores the sum as it is: the epilogue of a product without bias. */
+MCP26_INLINE v8f epilogue_none(v8f acc, const void *const *args, int64_t m, int64_t n, int64_t lanes) {
+    (void)args, (void)m, (void)n, (void)lanes;
+    return acc;
+}
+
+typedef struct {
+    const float *a;
+    int64_t lda, b_step, depth;
+    int64_t is_packed;
+} gemm_left;
+
+MCP26_INLINE void gemm_source(const void *left, v8f *acc, int64_t rows, int64_t vectors, int64_t m, const float *b,
+                              int64_t panel_stride, int64_t columns) {
+    const gemm_left *g = left;
+    const float *a[TILE_MAX];
+    MCP26_UNROLL for (int64_t i = 0; i < rows; i++) a[i] = g->a + (m + i) * g->lda;
+    tile_accumulate(acc, rows, vectors, a, b, g->b_step, panel_stride, g->is_packed ? 8 * vectors : columns, g->depth);
+}
+
+/* Units of gemm_f32: what `end` may be at most. */
+MCP26_INLINE int64_t gemm_f32_units(int64_t M, int64_t N, int64_t K) { return tile_units(M, N, K); }
+
+/* C[M, N] (rows ldc elements apart) = epilogue(A[M, K] (rows lda apart) x packed). */
+MCP26_INLINE void gemm_f32(int64_t M, int64_t N, int64_t K, const float *a, int64_t lda, const float *packed, float *c,
+                           int64_t ldc, mcp26_epilogue epilogue, const void *const *args, int64_t begin, int64_t end) {
+    gemm_left left = {a, lda, MCP26_NR, K, 1};
+    tile_product t = {.rows = M, .columns = N, .depth = K, .source = gemm_source, .left = &left, .b = packed,
+                      .panel_stride = K * MCP26_NR, .c = c, .ldc = ldc, .epilogue = epilogue, .args = args};
+    tile_units_run(t, begin, end);
+}
+
+/* Units of matmul_f32: those of one product, times the batch. */
+MCP26_INLINE int64_t matmul_f32_units(int64_t batch, int64_t M, int64_t N, int64_t K) {
+    return batch * tile_units(M, N, K);
+}
+
+/* For each item i of the batch: C[M, N] at c + i * batch_c = epilogue(A[M, K] at a + i * batch_a  x  B[K, N], row-major, at
+ * b + i * batch_b). A batch stride of 0 shares the operand. The epilogue's m is i * M + row. */
+MCP26_INLINE void matmul_f32(int64_t batch, int64_t M, int64_t N, int64_t K, const float *a, int64_t lda,
+                             int64_t batch_a, const float *b, int64_t ldb, int64_t batch_b, float *c, int64_t ldc,
+                             int64_t batch_c, mcp26_epilogue epilogue, const void *const *args, int64_t begin,
+                             int64_t end) {
+    int64_t units = tile_units(M, N, K);
+    (void)batch;
+    for (int64_t u = begin; u < end;) {
+        int64_t item = u / units, first = u % units, last = mcp26_min(units, first + end - u);
+        gemm_left left = {a + item * batch_a, lda, ldb, K, 0};
+        tile_product t = {.rows = M, .columns = N, .depth = K, .source = gemm_source, .left = &left,
+                          .b = b + item * batch_b, .panel_stride = MCP26_NR, .c = c + item * batch_c, .ldc = ldc,
+                          .epilogue = epilogue, .args = args, .row0 = item * M};
+        tile_units_run(t, first, last);
+        u += last - first;
+    }
+}
+
+#endif
