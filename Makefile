@@ -1,0 +1,41 @@
+# Everything here needs python3 (3.11 or newer, with venv), make and git; the C compiler, cmake and ninja come from PyPI.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: help demo test check bench clean
+
+help:
+	@echo "make demo    compile a model for this machine, run it, compare it with ONNX Runtime"
+	@echo "make test    the tests, then the static checks"
+	@echo "make check   the static checks only: ruff, mypy, import contracts"
+	@echo "make bench   time models beside ONNX Runtime; the tables go to bench/results"
+	@echo "make clean   remove the environment and build folders"
+
+# Editable: changed Python files count at once. The C library is rebuilt when a source of it changes.
+RUNTIME_SOURCES := $(shell find runtime -name '*.[ch]' -o -name CMakeLists.txt)
+$(BIN)/.installed: pyproject.toml $(RUNTIME_SOURCES)
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "mcpc needs Python 3.11 or newer")'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	touch $@
+
+demo: $(BIN)/.installed
+	$(BIN)/mcpc demo -o out
+
+test: $(BIN)/.installed
+	$(BIN)/python -m pytest
+	$(MAKE) --no-print-directory check
+
+check: $(BIN)/.installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/python .ci/types_tree.py
+	$(BIN)/mypy
+	PYTHONPATH=build/types $(BIN)/lint-imports
+
+bench: $(BIN)/.installed
+	$(BIN)/python bench/compare.py
+
+clean:
+	rm -rf $(VENV) build dist out .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
