@@ -1,1 +1,39 @@
-Y=2
+"""Operators: their types, costs, tolerances and, for elementwise ones, their expressions.
+
+>>> get(node).infer(node, context)            # one operator's types
+>>> infer_graph(graph, problems)              # the whole graph's, also after a pass
+>>> expression(node)                          # what an elementwise node computes for one element, else None
+"""
+
+from mcpc.ir import Node
+from mcpc.ops import elementwise, inference, linear, move, normalize, pool, recurrent, reduce, shape  # noqa: F401
+from mcpc.ops.context import InferContext
+from mcpc.ops.elementwise import Elementwise
+from mcpc.ops.expr import PRIMITIVES, Expr
+from mcpc.ops.inference import infer_graph, infer_node
+from mcpc.ops.registry import ACCUMULATED, EXACT, ROUNDED, Cost, OpDef, definitions, find, get
+
+
+def expression(node: Node) -> Expr | None:
+    """The expression of an elementwise ``node`` over its inputs, None for any other operator."""
+    definition = find(node.domain, node.op)
+    return definition.expression(node) if isinstance(definition, Elementwise) else None
+
+
+__all__ = [
+    "ACCUMULATED",
+    "EXACT",
+    "PRIMITIVES",
+    "ROUNDED",
+    "Cost",
+    "Elementwise",
+    "Expr",
+    "InferContext",
+    "OpDef",
+    "definitions",
+    "expression",
+    "find",
+    "get",
+    "infer_graph",
+    "infer_node",
+]

@@ -1,0 +1,258 @@
+"""What shape inference knows beyond the types of a node's inputs, and the checks that all operators share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NoReturn
+
+import numpy as np
+import sympy
+
+from mcpc.errors import ModelError
+from mcpc.ir import Dim, DType, Node, TensorType, Value, dim, symbol
+from mcpc.ops.registry import Contents
+
+#: Tensors with more elements than this are data, not shapes: their contents are not followed.
+SMALL = 1024
+
+INTEGERS = frozenset(t for t in DType if t.name in {f"{u}int{n}" for u in ("", "u") for n in (8, 16, 32, 64)})
+FLOATS = frozenset({DType.float32, DType.float16, DType.bfloat16, DType.float64})
+NUMBERS = INTEGERS | FLOATS
+ALL = frozenset(DType)
+
+
+class InferContext:
+    """Contents of small integer tensors, known as numbers or symbols while their types are inferred."""
+
+    def __init__(self) -> None:
+        self._contents: dict[int, Contents] = {}
+
+    def contents(self, value: Value | None) -> Contents | None:
+        """The elements of an integer or bool tensor (None where one is unknown); None where nothing is known."""
+        if value is None:
+            return None
+        if value.data is not None and value.data.size <= SMALL:
+            if value.dtype in INTEGERS:
+                return value.data.astype(object)
+            if value.dtype is DType.bool:
+                return value.data.astype(np.int64).astype(object)
+        return self._contents.get(id(value))
+
+    def remember(self, value: Value, contents: Contents | None) -> None:
+        """Keep what ``value`` holds. Elements that its type may not hold are forgotten."""
+        if contents is None or contents.size > SMALL or value.dtype not in INTEGERS | {DType.bool}:
+            return
+        low, high = (0, 1) if value.dtype is DType.bool else _limits(value.dtype)
+        flat = [_normal(item, low, high) for item in contents.ravel()]
+        if any(item is not None for item in flat):
+            self._contents[id(value)] = object_array(flat).reshape(contents.shape)
+
+    def unknown(self, node: Node, axis: int, output: int = 0) -> sympy.Symbol:
+        """The symbol for a size that only data can show, named after the output and the axis."""
+        value = node.outputs[output] if output < len(node.outputs) else None
+        return symbol(f"{value.name if value is not None else node.name}:{axis}")
+
+
+def _limits(dtype: DType) -> tuple[int, int]:
+    info = np.iinfo(dtype.numpy)
+    return int(info.min), int(info.max)
+
+
+def _normal(item: object, low: int, high: int) -> Dim | None:
+    if isinstance(item, sympy.Expr) and not item.is_Integer:
+        return item
+    if item is None or not low <= int(item) <= high:  # type: ignore[call-overload]
+        return None
+    return int(item)  # type: ignore[call-overload]
+
+
+def object_array(items: Sequence[object]) -> Contents:
+    """A 1-D object array; numpy would look into the items otherwise."""
+    result = np.empty(len(items), dtype=object)
+    for index, item in enumerate(items):
+        result[index] = item
+    return result
+
+
+# ---- checks
+
+
+def fail(node: Node, message: str, code: str = "E104", hint: str = "") -> NoReturn:
+    raise ModelError(code, message, op=node.op, node=node.name, hint=hint)
+
+
+def show(type: TensorType) -> str:
+    shape = "[?]" if type.shape is None else f"[{', '.join(map(str, type.shape))}]"
+    return f"{type.dtype.name}{shape}"
+
+
+def shown(shape: Iterable[Dim]) -> str:
+    return f"[{', '.join(map(str, shape))}]"
+
+
+def type_of(node: Node, index: int) -> TensorType:
+    """The type of a required input."""
+    value = node.input(index)
+    if value is None:
+        fail(node, f"input {index} is missing")
+    return value.type
+
+
+def optional_type(node: Node, index: int) -> TensorType | None:
+    value = node.input(index)
+    return None if value is None else value.type
+
+
+def expect(node: Node, index: int, dtypes: Iterable[DType]) -> TensorType:
+    """The type of a required input whose element type must be one of ``dtypes``."""
+    type = type_of(node, index)
+    if type.dtype not in dtypes:
+        fail(node, f"input {index} (%{node.inputs[index].name}) is {type.dtype.name}, which {node.op} does not take")  # type: ignore[union-attr]
+    return type
+
+
+def same_dtype(node: Node, *indices: int) -> DType:
+    """The element type that these inputs (those that are there) share."""
+    present = [(i, t) for i in indices if (t := optional_type(node, i)) is not None]
+    if len({t.dtype for _, t in present}) > 1:
+        listed = ", ".join(f"%{node.inputs[i].name}: {show(t)}" for i, t in present)  # type: ignore[union-attr]
+        fail(node, f"inputs of {node.op} differ in type: {listed}")
+    return present[0][1].dtype
+
+
+def expect_rank(node: Node, index: int, *ranks: int) -> None:
+    type = optional_type(node, index)
+    if type is not None and type.rank is not None and type.rank not in ranks:
+        wanted = " or ".join(map(str, ranks))
+        fail(node, f"input {index} has rank {type.rank} ({show(type)}), {wanted} is needed")
+
+
+def axis_of(node: Node, axis: int, rank: int) -> int:
+    """``axis`` counted from the front; E104 where it is out of range."""
+    if not -rank <= axis < rank:
+        fail(node, f"axis {axis} is out of range for rank {rank}")
+    return axis % rank
+
+
+def axes_of(node: Node, axes: Iterable[int], rank: int) -> list[int]:
+    result = [axis_of(node, axis, rank) for axis in axes]
+    if len(set(result)) != len(result):
+        fail(node, f"axes {list(axes)} name an axis twice")
+    return result
+
+
+def ints(node: Node, context: InferContext, index: int) -> list[int] | None:
+    """The integers that input ``index`` holds, None where it is left out; E102 where they are not constant."""
+    if node.input(index) is None:
+        return None
+    contents = context.contents(node.input(index))
+    if contents is None or any(not isinstance(item, int) for item in contents.ravel()):
+        fail(node, f"input {index} (%{node.inputs[index].name}) must be constant", "E102")  # type: ignore[union-attr]
+    return [int(item) for item in contents.ravel()]
+
+
+def vector(node: Node, context: InferContext, index: int) -> list[Dim | None] | None:
+    """The elements of a 1-D integer input, None each where unknown; None where even their number is."""
+    expect_rank(node, index, 1)
+    contents = context.contents(node.input(index))
+    if contents is not None:
+        return list(contents)
+    shape = type_of(node, index).shape
+    if shape is None or not isinstance(shape[0], int):
+        return None
+    if shape[0] > SMALL:
+        fail(node, f"input {index} has {shape[0]} elements where one per dimension is needed")
+    return [None] * shape[0]
+
+
+def attribute(node: Node, name: str, default: int) -> int:
+    value = node.attrs.get(name, default)
+    if not isinstance(value, int):
+        fail(node, f"attribute {name} is {value!r}, an integer is needed", "E102")
+    return value
+
+
+def choice(node: Node, name: str, default: str, choices: Sequence[str]) -> str:
+    value = node.attrs.get(name, default)
+    if value not in choices:
+        fail(node, f"attribute {name} is {value!r}, one of {', '.join(choices)} is needed", "E102")
+    return str(value)
+
+
+# ---- arithmetic on sizes
+
+
+def same(a: Dim, b: Dim) -> bool:
+    """Whether two sizes are known to be equal."""
+    if a == b:
+        return True
+    if isinstance(a, int) and isinstance(b, int):
+        return False
+    return bool(sympy.expand(a - b) == 0)
+
+
+def differ(a: Dim, b: Dim) -> bool:
+    """Whether two sizes are known to be unequal."""
+    if isinstance(a, int) and isinstance(b, int):
+        return a != b
+    difference = sympy.expand(a - b)
+    return bool(difference.is_zero is False)
+
+
+def floor_div(a: Dim, b: int) -> Dim:
+    if isinstance(a, int):
+        return a // b
+    return a if b == 1 else dim(sympy.floor(a / sympy.Integer(b)))
+
+
+def ceil_div(a: Dim, b: int) -> Dim:
+    return a if b == 1 else floor_div(dim(a + b - 1), b)
+
+
+def smaller(a: Dim, b: Dim) -> Dim:
+    return min(a, b) if isinstance(a, int) and isinstance(b, int) else dim(sympy.Min(a, b))
+
+
+def larger(a: Dim, b: Dim) -> Dim:
+    return max(a, b) if isinstance(a, int) and isinstance(b, int) else dim(sympy.Max(a, b))
+
+
+def unify(node: Node, a: Dim, b: Dim, what: str) -> Dim:
+    """The common value of two sizes that must be equal; a number where one of them is."""
+    if differ(a, b):
+        fail(node, f"{what}: {a} and {b} must be equal")
+    return a if isinstance(a, int) else b if isinstance(b, int) else a
+
+
+def broadcast(node: Node, shapes: Sequence[tuple[Dim, ...] | None]) -> tuple[Dim, ...] | None:
+    """ONNX's multidirectional broadcasting; None where a rank is unknown.
+
+    A number above 1 beats a symbol, which must be 1 or equal to it. Two symbols that are not known to be equal could
+    mean either's broadcast: E108.
+    """
+    known = [shape for shape in shapes if shape is not None]
+    if len(known) < len(shapes):
+        return None
+    rank = max(map(len, known), default=0)
+    result: list[Dim] = []
+    for axis in range(-rank, 0):
+        size: Dim = 1
+        for shape in known:
+            other = shape[axis] if -axis <= len(shape) else 1
+            if other == 1 or same(size, other):
+                continue
+            if size == 1:
+                size = other
+            elif isinstance(size, int) and isinstance(other, int):
+                fail(node, "shapes do not broadcast: " + " and ".join(map(shown, known)))
+            elif isinstance(size, int) or isinstance(other, int):
+                size = size if isinstance(size, int) else other
+            else:
+                fail(
+                    node,
+                    f"sizes {size} and {other} are not known to be equal: " + " and ".join(map(shown, known)),
+                    "E108",
+                    hint="fix one of them with --dim or --input-shape",
+                )
+        result.append(size)
+    return tuple(result)

@@ -1,0 +1,86 @@
+"""Shape inference over a whole graph."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from mcpc.errors import McpcError, ModelError, Problems
+from mcpc.ir import MCPC, Graph, Node, TensorType, Value
+from mcpc.ops.context import InferContext
+from mcpc.ops.registry import ACCUMULATED, Cost, OpDef, get, register, traffic
+
+
+def infer_graph(graph: Graph, problems: Problems | None = None, context: InferContext | None = None) -> InferContext:
+    """Set the type of every node output from the types of graph inputs and constants.
+
+    Layout, quantisation and sparsity of the outputs stay. Every fault goes to ``problems`` and is raised at once at the
+    end where that is None; what depends on a faulty node is left alone. Returns what is known of the contents of
+    integer tensors.
+    """
+    own = Problems() if problems is None else problems
+    context = InferContext() if context is None else context
+    faulty: set[int] = set()
+    for node in graph.nodes:
+        if any(id(value) in faulty for value in graph.node_reads(node)):
+            faulty.update(id(output) for output in node.outputs if output is not None)
+            continue
+        try:
+            infer_node(node, context)
+        except McpcError as error:
+            own.add(error)
+            faulty.update(id(output) for output in node.outputs if output is not None)
+    if problems is None:
+        own.raise_if_any()
+    return context
+
+
+def infer_node(node: Node, context: InferContext) -> None:
+    """Set the types of one node's outputs, and remember their contents where they are small integers."""
+    definition = get(node)
+    types = definition.infer(node, context)
+    if len(types) < len(node.outputs):
+        message = f"{node.op} has at most {len(types)} outputs, this one has {len(node.outputs)}"
+        raise ModelError("E104", message, op=node.op, node=node.name)
+    for output, type in zip(node.outputs, types, strict=False):
+        if output is not None:
+            output.type = _annotated(output, type)
+    if definition.contents is not None and not all(v is None or v.dtype.is_float for v in node.outputs):
+        for output, contents in zip(node.outputs, definition.contents(node, context), strict=False):
+            if output is not None:
+                context.remember(output, contents)
+
+
+def _annotated(output: Value, type: TensorType) -> TensorType:
+    layout = output.type.layout
+    if layout is not None and type.shape is not None and len(layout) != len(type.shape):
+        layout = None
+    return replace(type, layout=layout, quant=output.type.quant, sparsity=output.type.sparsity)
+
+
+# ---- mcpc::Fused
+
+
+def infer_fused(node: Node, context: InferContext) -> list[TensorType]:
+    """The types of the body's outputs, once the node's operands are put in for its inputs."""
+    body = node.body
+    if body is None or len(body.inputs) != len(node.inputs):
+        raise ModelError("E102", "a Fused node needs a body that matches its inputs", op=node.op, node=node.name)
+    for inner, outer in zip(body.inputs, node.inputs, strict=True):
+        if outer is not None:
+            inner.type = outer.type
+            context.remember(inner, context.contents(outer))
+    infer_graph(body, None, context)
+    return [replace(value.type, layout=None, quant=None, sparsity=None) for value in body.outputs]
+
+
+def cost_fused(node: Node) -> Cost:
+    """The work of the body; only what crosses the boundary is traffic."""
+    body = node.body
+    assert body is not None
+    work = Cost(0, 0).flops
+    for inner in body.nodes:
+        work = work + get(inner).cost(inner).flops
+    return Cost(work, traffic(node))
+
+
+register(OpDef("Fused", infer_fused, cost_fused, ACCUMULATED, (1, 1), MCPC))

@@ -1,0 +1,440 @@
+"""Operators that pick, join, repeat or generate: Slice, Split, Gather, Concat, Pad, Expand, Tile, Range, …"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import sympy
+
+from mcpc.ir import OPSET, Dim, DType, Node, TensorType, dim
+from mcpc.ops.context import (
+    INTEGERS,
+    InferContext,
+    attribute,
+    axes_of,
+    axis_of,
+    broadcast,
+    ceil_div,
+    choice,
+    expect,
+    expect_rank,
+    fail,
+    ints,
+    larger,
+    object_array,
+    same_dtype,
+    show,
+    smaller,
+    type_of,
+    unify,
+    vector,
+)
+from mcpc.ops.registry import EXACT, Contents, OpDef, moves, register
+
+INDEX = frozenset({DType.int32, DType.int64})
+
+
+# ---- Slice
+
+
+def slice_axes(node: Node, context: InferContext) -> list[tuple[int, Dim | None, Dim | None, int | None]]:
+    """(axis, start, end, step) per sliced axis, as the inputs give them; None where only data can show."""
+    x = type_of(node, 0)
+    assert x.rank is not None
+    for index in range(1, 5):
+        if node.input(index) is not None:
+            expect(node, index, INDEX)
+    starts, ends = vector(node, context, 1), vector(node, context, 2)
+    axes = ints(node, context, 3)
+    if axes is None:
+        if starts is None:
+            fail(node, "the number of starts is not known", "E108")
+        axes = list(range(len(starts)))
+    steps = vector(node, context, 4) if node.input(4) is not None else [1] * len(axes)
+    count = len(axes)
+    starts = [None] * count if starts is None else starts
+    ends = [None] * count if ends is None else ends
+    steps = [None] * count if steps is None else steps
+    if not len(starts) == len(ends) == len(steps) == count:
+        fail(node, f"Slice has {len(starts)} starts, {len(ends)} ends, {count} axes, {len(steps)} steps")
+    for step in steps:
+        if step == 0:
+            fail(node, "a step is 0")
+    whole = [step if isinstance(step, int) else None for step in steps]
+    return list(zip(axes_of(node, axes, x.rank), starts, ends, whole, strict=True))
+
+
+def slice_length(size: Dim, start: Dim, end: Dim, step: int) -> Dim | None:
+    """The number of elements that start:end:step picks from an axis; None where signs are not known."""
+    if all(isinstance(item, int) for item in (size, start, end)):
+        return len(range(*slice(int(start), int(end), step).indices(int(size))))
+    low, high = (0, size) if step > 0 else (-1, dim(size - 1))
+    first, last = _clamped(size, start, low, high), _clamped(size, end, low, high)
+    if first is None or last is None:
+        return None
+    span = dim(last - first) if step > 0 else dim(first - last)
+    return larger(0, ceil_div(span, abs(step)))
+
+
+def _clamped(size: Dim, position: Dim, low: Dim, high: Dim) -> Dim | None:
+    if isinstance(position, int):
+        if position >= 2**31 - 1:
+            return high
+        if position <= -(2**31 - 1):
+            return low
+        return smaller(position, high) if position >= 0 else larger(dim(size + position), low)
+    if position.is_nonnegative:
+        return smaller(position, high)
+    if position.is_negative:
+        return larger(dim(size + position), low)
+    return None
+
+
+def infer_slice(node: Node, context: InferContext) -> list[TensorType]:
+    x = type_of(node, 0)
+    if x.shape is None:
+        return [TensorType(x.dtype, None)]
+    sizes = list(x.shape)
+    for axis, start, end, step in slice_axes(node, context):
+        length = None if start is None or end is None or step is None else slice_length(sizes[axis], start, end, step)
+        sizes[axis] = context.unknown(node, axis) if length is None else length
+    return [TensorType(x.dtype, tuple(sizes))]
+
+
+def slice_contents(node: Node, context: InferContext) -> list[Contents | None]:
+    contents = context.contents(node.inputs[0])
+    if contents is None:
+        return [None]
+    picks = [slice(None)] * contents.ndim
+    for axis, start, end, step in slice_axes(node, context):
+        if not isinstance(start, int) or not isinstance(end, int) or step is None:
+            return [None]
+        first, last, stride = slice(start, end, step).indices(contents.shape[axis])
+        picks[axis] = slice(first, None if last < 0 else last, stride)
+    return [contents[tuple(picks)]]
+
+
+# ---- Split, Concat
+
+
+def split_sizes(node: Node, context: InferContext) -> list[Dim]:
+    """Sizes of the outputs along the split axis."""
+    x = type_of(node, 0)
+    assert x.shape is not None
+    axis = axis_of(node, attribute(node, "axis", 0), len(x.shape))
+    size, count = x.shape[axis], len(node.outputs)
+    if node.input(1) is not None:
+        given = vector(node, context, 1)
+        if given is None:
+            given = [None] * count
+        if len(given) != count:
+            fail(node, f"{len(given)} sizes for {count} outputs")
+        sizes = [context.unknown(node, axis, i) if item is None else item for i, item in enumerate(given)]
+        total = dim(sum(sizes, start=sympy.Integer(0)))
+        if any(isinstance(item, int) and item < 0 for item in sizes):
+            fail(node, f"sizes {sizes} are negative")
+        if None not in given:
+            unify(node, total, size, f"sizes {sizes} of Split and axis {axis} of {show(x)}")
+        return sizes
+    count = attribute(node, "num_outputs", count)
+    if count < 1 or count != len(node.outputs):
+        fail(node, f"num_outputs is {count}, the node has {len(node.outputs)} outputs")
+    chunk = ceil_div(size, count)
+    last = dim(size - chunk * (count - 1))
+    if isinstance(last, int) and last < 0:
+        fail(node, f"axis {axis} of {show(x)} does not split into {count}")
+    return [chunk] * (count - 1) + [last]
+
+
+def infer_split(node: Node, context: InferContext) -> list[TensorType]:
+    x = type_of(node, 0)
+    if x.shape is None:
+        return [TensorType(x.dtype, None) for _ in node.outputs]
+    axis = axis_of(node, attribute(node, "axis", 0), len(x.shape))
+    shapes = [(*x.shape[:axis], size, *x.shape[axis + 1 :]) for size in split_sizes(node, context)]
+    return [TensorType(x.dtype, shape) for shape in shapes]
+
+
+def split_contents(node: Node, context: InferContext) -> list[Contents | None]:
+    contents = context.contents(node.inputs[0])
+    sizes = split_sizes(node, context)
+    if contents is None or any(not isinstance(size, int) for size in sizes):
+        return [None for _ in node.outputs]
+    axis = axis_of(node, attribute(node, "axis", 0), contents.ndim)
+    borders = np.cumsum([int(size) for size in sizes])[:-1]
+    return list(np.split(contents, borders, axis=axis))
+
+
+def infer_concat(node: Node, context: InferContext) -> list[TensorType]:
+    if not node.inputs:
+        fail(node, "Concat has no input")
+    types = [type_of(node, index) for index in range(len(node.inputs))]
+    dtype = same_dtype(node, *range(len(types)))
+    if "axis" not in node.attrs:
+        fail(node, "attribute axis is missing", "E102")
+    known = [type for type in types if type.shape is not None]
+    if len({type.rank for type in known}) > 1:
+        fail(node, "ranks of Concat's inputs differ: " + ", ".join(map(show, known)))
+    if not known:
+        return [TensorType(dtype, None)]
+    rank = len(known[0].dims)
+    axis = axis_of(node, attribute(node, "axis", 0), rank)
+    sizes: list[Dim] = list(known[0].dims)
+    for type in known[1:]:
+        for other in range(rank):
+            if other != axis:
+                what = "sizes of Concat's inputs beside axis " + f"{axis} (" + ", ".join(map(show, known)) + ")"
+                sizes[other] = unify(node, sizes[other], type.dims[other], what)
+    if len(known) < len(types):
+        sizes[axis] = context.unknown(node, axis)
+    else:
+        sizes[axis] = dim(sum((type.dims[axis] for type in types), start=sympy.Integer(0)))
+    return [TensorType(dtype, tuple(sizes))]
+
+
+def concat_contents(node: Node, context: InferContext) -> list[Contents | None]:
+    parts = []
+    for value in node.inputs:
+        assert value is not None
+        contents = context.contents(value)
+        if contents is None:
+            shape = value.type.shape
+            if shape is None or any(not isinstance(size, int) for size in shape):
+                return [None]
+            if math.prod(int(size) for size in shape) > 64:
+                return [None]
+            contents = np.full([int(size) for size in shape], None, dtype=object)
+        parts.append(contents)
+    return [np.concatenate(parts, axis=attribute(node, "axis", 0))]
+
+
+# ---- Gather
+
+
+def infer_gather(node: Node, context: InferContext) -> list[TensorType]:
+    x, indices = type_of(node, 0), expect(node, 1, INDEX)
+    if x.shape is None:
+        return [TensorType(x.dtype, None)]
+    if not x.shape:
+        fail(node, "Gather from a scalar")
+    axis = axis_of(node, attribute(node, "axis", 0), len(x.shape))
+    _check_indices(node, context, x.shape[axis])
+    if indices.shape is None:
+        return [TensorType(x.dtype, None)]
+    return [TensorType(x.dtype, (*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]))]
+
+
+def _check_indices(node: Node, context: InferContext, size: Dim) -> None:
+    indices = context.contents(node.inputs[1])
+    if indices is None or not isinstance(size, int):
+        return
+    for index in indices.ravel():
+        if isinstance(index, int) and not -size <= index < size:
+            fail(node, f"index {index} is out of range for an axis of size {size}")
+
+
+def gather_contents(node: Node, context: InferContext) -> list[Contents | None]:
+    contents, indices = context.contents(node.inputs[0]), context.contents(node.inputs[1])
+    if contents is None or indices is None or any(not isinstance(index, int) for index in indices.ravel()):
+        return [None]
+    picked = np.take(contents, indices.astype(np.int64), axis=attribute(node, "axis", 0))
+    return [picked if isinstance(picked, np.ndarray) else object_array([picked]).reshape(())]
+
+
+def infer_gather_elements(node: Node, context: InferContext) -> list[TensorType]:
+    x, indices = type_of(node, 0), expect(node, 1, INDEX)
+    if x.shape is not None:
+        if indices.shape is not None and len(x.shape) != len(indices.shape):
+            fail(node, f"ranks of data and indices differ: {show(x)} and {show(indices)}")
+        axis = axis_of(node, attribute(node, "axis", 0), len(x.shape))
+        _check_indices(node, context, x.shape[axis])
+    return [TensorType(x.dtype, indices.shape)]
+
+
+# ---- Pad, Expand, Tile
+
+
+def pad_amounts(node: Node, context: InferContext) -> list[tuple[Dim | None, Dim | None]]:
+    """(begin, end) per axis of the input, whose rank is known; None where only data can show."""
+    x = type_of(node, 0)
+    assert x.rank is not None
+    axes = ints(node, context, 3)
+    axes = list(range(x.rank)) if axes is None else axes_of(node, axes, x.rank)
+    pads = vector(node, context, 1)
+    pads = [None] * (2 * len(axes)) if pads is None else pads
+    if len(pads) != 2 * len(axes):
+        fail(node, f"{len(pads)} pads for {len(axes)} axes of {show(x)}")
+    result: list[tuple[Dim | None, Dim | None]] = [(0, 0)] * x.rank
+    for position, axis in enumerate(axes):
+        result[axis] = pads[position], pads[position + len(axes)]
+    return result
+
+
+def infer_pad(node: Node, context: InferContext) -> list[TensorType]:
+    x = type_of(node, 0)
+    mode = choice(node, "mode", "constant", ("constant", "reflect", "edge", "wrap"))
+    expect(node, 1, {DType.int64})
+    if node.input(2) is not None:
+        same_dtype(node, 0, 2)
+    if node.input(3) is not None:
+        expect(node, 3, INDEX)
+    if x.shape is None:
+        return [TensorType(x.dtype, None)]
+    sizes: list[Dim] = []
+    for axis, (size, (begin, end)) in enumerate(zip(x.shape, pad_amounts(node, context), strict=True)):
+        if begin is None or end is None:
+            sizes.append(context.unknown(node, axis))
+            continue
+        padded = dim(size + begin + end)
+        if isinstance(padded, int) and padded < 0:
+            fail(node, f"pads {begin} and {end} leave nothing of axis {axis} of {show(x)}")
+        limit = max(0, size - 1) if mode == "reflect" and isinstance(size, int) else None
+        if limit is not None and any(isinstance(pad, int) and pad > limit for pad in (begin, end)):
+            fail(node, f"reflection by {begin} and {end} needs more than axis {axis} of {show(x)} has")
+        sizes.append(padded)
+    return [TensorType(x.dtype, tuple(sizes))]
+
+
+def infer_expand(node: Node, context: InferContext) -> list[TensorType]:
+    x = type_of(node, 0)
+    expect(node, 1, {DType.int64})
+    wanted = vector(node, context, 1)
+    if wanted is None or x.shape is None:
+        return [TensorType(x.dtype, None)]
+    _check_sizes(node, wanted)
+    rank = max(len(wanted), len(x.shape))
+    own_sizes = [*[1] * (rank - len(x.shape)), *x.shape]
+    sizes = [*[1] * (rank - len(wanted)), *wanted]
+    shape: list[Dim] = []
+    for axis, (own, size) in enumerate(zip(own_sizes, sizes, strict=True)):
+        if size is not None:
+            shape += broadcast(node, [(own,), (size,)]) or ()
+        else:  # what only data can show must be 1 or the input's size, unless that is 1
+            shape.append(own if isinstance(own, int) and own != 1 else context.unknown(node, axis))
+    return [TensorType(x.dtype, tuple(shape))]
+
+
+def _check_sizes(node: Node, sizes: list[Dim | None]) -> None:
+    if any(isinstance(size, int) and size < 0 for size in sizes):
+        fail(node, f"{sizes} is no shape")
+
+
+def expand_contents(node: Node, context: InferContext) -> list[Contents | None]:
+    contents, shape = context.contents(node.inputs[0]), node.output.type.shape
+    return [None if contents is None or not _is_small(shape) else np.broadcast_to(contents, shape)]  # type: ignore[arg-type]
+
+
+def _is_small(shape: tuple[Dim, ...] | None) -> bool:
+    if shape is None or any(not isinstance(size, int) for size in shape):
+        return False
+    return math.prod(int(size) for size in shape) <= 1024
+
+
+def infer_tile(node: Node, context: InferContext) -> list[TensorType]:
+    x = type_of(node, 0)
+    expect(node, 1, {DType.int64})
+    repeats = vector(node, context, 1)
+    if x.shape is None:
+        return [TensorType(x.dtype, None)]
+    if repeats is None:
+        repeats = [None] * len(x.shape)
+    if len(repeats) != len(x.shape):
+        fail(node, f"{len(repeats)} repeats for {show(x)}")
+    _check_sizes(node, repeats)
+    sizes = [
+        context.unknown(node, axis) if count is None else dim(size * count)
+        for axis, (size, count) in enumerate(zip(x.shape, repeats, strict=True))
+    ]
+    return [TensorType(x.dtype, tuple(sizes))]
+
+
+def tile_contents(node: Node, context: InferContext) -> list[Contents | None]:
+    contents, repeats = context.contents(node.inputs[0]), context.contents(node.inputs[1])
+    if contents is None or repeats is None or not _is_small(node.output.type.shape):
+        return [None]
+    return [np.tile(contents, [int(count) for count in repeats])]
+
+
+# ---- generators
+
+
+def infer_constant_of_shape(node: Node, context: InferContext) -> list[TensorType]:
+    expect(node, 0, {DType.int64})
+    value = node.attrs.get("value")
+    if value is not None and (not isinstance(value, np.ndarray) or value.size != 1):
+        fail(node, "attribute value must hold one element", "E102")
+    dtype = DType.float32 if value is None else DType.of(value)
+    sizes = vector(node, context, 0)
+    if sizes is None:
+        return [TensorType(dtype, None)]
+    _check_sizes(node, sizes)
+    shape = tuple(context.unknown(node, axis) if size is None else size for axis, size in enumerate(sizes))
+    return [TensorType(dtype, shape)]
+
+
+def constant_of_shape_contents(node: Node, context: InferContext) -> list[Contents | None]:
+    type, value = node.output.type, node.attrs.get("value")
+    if not isinstance(value, np.ndarray) or type.dtype not in INTEGERS | {DType.bool} or not _is_small(type.shape):
+        return [None]
+    return [np.full(type.static_shape, int(value.item()), dtype=object)]
+
+
+def infer_range(node: Node, context: InferContext) -> list[TensorType]:
+    for index in range(3):
+        expect(
+            node,
+            index,
+            {DType.float32, DType.float64, DType.int16, DType.int32, DType.int64, DType.float16, DType.bfloat16},
+        )
+        expect_rank(node, index, 0, 1)
+    dtype = same_dtype(node, 0, 1, 2)
+    size = _range_length(node, context)
+    return [TensorType(dtype, (context.unknown(node, 0) if size is None else size,))]
+
+
+def _range_length(node: Node, context: InferContext) -> Dim | None:
+    items = [
+        value.data.item() if value is not None and value.data is not None and value.data.size == 1 else None
+        for value in node.inputs
+    ]
+    if node.output.dtype.is_float or type_of(node, 0).dtype.is_float:
+        if any(item is None for item in items):
+            return None
+        start, limit, delta = (float(item) for item in items)  # type: ignore[arg-type]
+        if delta == 0 or not all(map(math.isfinite, (start, limit, delta))):
+            fail(node, f"Range from {start} to {limit} by {delta}")
+        return max(0, math.ceil((limit - start) / delta))
+    contents = [context.contents(value) for value in node.inputs]
+    if any(item is None or item.size != 1 or item.item() is None for item in contents):
+        return None
+    first, stop, step = (item.item() for item in contents if item is not None)
+    if step == 0:
+        fail(node, "the step of Range is 0")
+    if not isinstance(step, int):
+        return None
+    return larger(0, ceil_div(dim(stop - first) if step > 0 else dim(first - stop), abs(step)))
+
+
+def range_contents(node: Node, context: InferContext) -> list[Contents | None]:
+    contents = [context.contents(value) for value in node.inputs]
+    if not _is_small(node.output.type.shape) or any(item is None for item in contents):
+        return [None]
+    start, _, step = (item.item() for item in contents if item is not None)
+    if start is None or step is None:
+        return [None]
+    return [object_array([start + step * index for index in range(node.output.type.static_shape[0])])]
+
+
+register(
+    OpDef("Slice", infer_slice, moves, EXACT, contents=slice_contents),
+    OpDef("Split", infer_split, moves, EXACT, contents=split_contents),
+    OpDef("Concat", infer_concat, moves, EXACT, contents=concat_contents),
+    OpDef("Gather", infer_gather, moves, EXACT, contents=gather_contents),
+    OpDef("GatherElements", infer_gather_elements, moves, EXACT, (11, OPSET)),
+    OpDef("Pad", infer_pad, moves, EXACT),
+    OpDef("Expand", infer_expand, moves, EXACT, (8, OPSET), contents=expand_contents),
+    OpDef("Tile", infer_tile, moves, EXACT, contents=tile_contents),
+    OpDef("ConstantOfShape", infer_constant_of_shape, moves, EXACT, (9, OPSET), contents=constant_of_shape_contents),
+    OpDef("Range", infer_range, moves, EXACT, (11, OPSET), contents=range_contents),
+)
