@@ -140,6 +140,7 @@ class Problems:
 CODES: dict[str, str] = {
     "E001": "an option does not fit the model",
     "E002": "an input file or value does not fit",
+    "E003": "the command line is malformed",
     "E100": "the file is not a readable ONNX model",
     "E101": "an operator is not supported",
     "E102": "an operator's attribute or input form is not supported",
