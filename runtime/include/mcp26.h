@@ -162,6 +162,9 @@ typedef enum {
 /* Bits of one element, 0 for an unknown code. */
 MCP26_API uint32_t mcp26_dtype_bits(uint32_t dtype);
 
+/* "float32", as the schema spells it; "undefined" for an unknown code. Static storage. */
+MCP26_API const char *mcp26_dtype_name(uint32_t dtype);
+
 typedef struct {
     const char *name;
     const char *target;     /* what it was compiled for, e.g. "rock5b" */
@@ -191,7 +194,7 @@ typedef struct {
 typedef struct {
     const char *name;
     const int64_t *dims;          /* rank sizes; -1 where symbolic */
-    const char *const *dim_texts; /* rank texts, "224" or "2*N + 1" */
+    const char *const *dim_texts; /* rank texts such as "N" or "2*N + 1"; NULL where the size is a constant */
     const int32_t *dim_symbols;   /* rank symbol indices; -1 for constants and expressions */
     uint64_t max_bytes;           /* largest size within the bounds; 0 where unbounded */
     uint32_t dtype;               /* an mcp26_dtype */
@@ -258,7 +261,7 @@ MCP26_API void mcp26_session_close(mcp26_session *session);
 /* Move the CALLING thread to that kind of core; it is worker 0 of the sessions it runs. MCP26_ERR_IO where refused. */
 MCP26_API mcp26_status mcp26_place_thread(uint32_t affinity);
 
-/* Why the last call on this session failed; empty if it did not. Valid until the next call. */
+/* Why the last bind, plan, run, profile or golden call failed; empty if it did not. Valid until the next such call. */
 MCP26_API const char *mcp26_session_message(const mcp26_session *session);
 
 /* Threads that run, the calling one included. */
