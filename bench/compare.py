@@ -1,0 +1,171 @@
+"""Time models as artifacts beside ONNX Runtime in this process, and write the tables of bench/results.
+
+    python bench/compare.py [--models mobilenetv2,silero-vad] [--threads 1,2] [--rounds 9] [--name NAME]
+
+The two take turns (A B A B …) on the same inputs, so both meet the same disturbances of the machine: read ratios, not
+times. ONNX Runtime runs with all its optimisations. Load is from the file to a session that can run; the first run is
+the first after that, with the files in the page cache.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+
+from mcpc.benchmark import Timing, onnxruntime_session, take_turns
+from mcpc.compiler import compile as compile_model
+from mcpc.loader import load
+from mcpc.models import digits, mobilenetv2, zoo
+from mcpc.sample_inputs import sample_inputs
+
+RESULTS = Path(__file__).parent / "results"
+MODELS = ("digits", "mobilenetv2", "silero-vad")
+
+
+def model_file(name: str, folder: Path) -> Path:
+    """The .onnx of a model, built below ``folder`` or fetched."""
+    if name == "digits":
+        return digits.MODEL
+    if name == "mobilenetv2":
+        path = folder / "mobilenetv2.onnx"
+        onnx.save(mobilenetv2.build(), path)
+        return path
+    return zoo.fetch(name)
+
+
+def measure(name: str, model: Path, artifact: Path, threads: int, rounds: int) -> dict[str, Any]:
+    """All numbers of one model at one thread count; times in milliseconds."""
+    with load(artifact, threads=threads) as ours:
+        theirs = onnxruntime_session(model, threads)
+        feeds = sample_inputs(ours.get_inputs(), 0)
+        got, want = ours.run(None, feeds), theirs.run(None, feeds)
+        difference = max(float(np.abs(a - b).max() / np.abs(b).max()) for a, b in zip(got, want, strict=True))
+        steady = take_turns(
+            {"mcpc": lambda: ours.run(None, feeds), "onnxruntime": lambda: theirs.run(None, feeds)}, rounds
+        )
+    starts: dict[str, Callable[[], Any]] = {
+        "mcpc": lambda: load(artifact, threads=threads),
+        "onnxruntime": lambda: onnxruntime_session(model, threads),
+    }
+    loaded, first = _time_starts(starts, feeds, rounds)
+    return {
+        "model": name,
+        "threads": threads,
+        "relative_difference": difference,
+        "latency": {who: timing.to_json() for who, timing in steady.items()},
+        "latency_ratio": _ratio(steady),
+        "load_median": loaded,
+        "load_ratio": loaded["onnxruntime"] / loaded["mcpc"],
+        "first_run_median": first,
+        "first_to_steady": {who: first[who] / steady[who].median for who in first},
+    }
+
+
+def _time_starts(
+    starts: dict[str, Callable[[], Any]], feeds: dict[str, Any], rounds: int
+) -> tuple[dict[str, float], dict[str, float]]:
+    """Median milliseconds to load, and of the first run after it."""
+    loads: dict[str, list[float]] = {who: [] for who in starts}
+    firsts: dict[str, list[float]] = {who: [] for who in starts}
+    for _ in range(rounds):
+        for who, start in starts.items():
+            began = time.perf_counter()
+            session = start()
+            ready = time.perf_counter()
+            session.run(None, feeds)
+            done = time.perf_counter()
+            loads[who].append((ready - began) * 1e3)
+            firsts[who].append((done - ready) * 1e3)
+            if hasattr(session, "close"):
+                session.close()
+    return tuple({who: statistics.median(times) for who, times in table.items()} for table in (loads, firsts))
+
+
+def _ratio(steady: dict[str, Timing]) -> dict[str, float]:
+    """How many times longer ONNX Runtime takes: by medians of all runs, by minima, and the range over the rounds."""
+    ours, theirs = steady["mcpc"], steady["onnxruntime"]
+    per_round = [b / a for a, b in zip(ours.turns, theirs.turns, strict=True)]
+    return {
+        "median": theirs.median / ours.median,
+        "min": theirs.minimum / ours.minimum,
+        "lowest_round": min(per_round),
+        "highest_round": max(per_round),
+    }
+
+
+def markdown(document: dict[str, Any]) -> str:
+    """The result as a page with one row a measurement."""
+    lines = [
+        f"# {document['machine']['processor']}, {document['machine']['cores']} cores",
+        "",
+        f"`{document['command']}`, ONNX Runtime {document['versions']['onnxruntime']}. Milliseconds; "
+        "ratios say how many times longer ONNX Runtime takes.",
+        "",
+        "| model | threads | mcpc median (min) | ONNX Runtime median (min) | ratio of medians (rounds) | of minima "
+        "| load | load ratio | first run / steady |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for row in document["results"]:
+        ours, theirs, ratio = row["latency"]["mcpc"], row["latency"]["onnxruntime"], row["latency_ratio"]
+        lines.append(
+            f"| {row['model']} | {row['threads']} | {ours['median']:.3f} ({ours['min']:.3f}) "
+            f"| {theirs['median']:.3f} ({theirs['min']:.3f}) "
+            f"| {ratio['median']:.2f} ({ratio['lowest_round']:.2f}–{ratio['highest_round']:.2f}) | {ratio['min']:.2f} "
+            f"| {row['load_median']['mcpc']:.2f} / {row['load_median']['onnxruntime']:.1f} | {row['load_ratio']:.0f} "
+            f"| {row['first_to_steady']['mcpc']:.2f} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def processor() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.machine()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--models", default=",".join(MODELS), help="names separated by commas (also the zoo's)")
+    parser.add_argument("--threads", default="1,2", help="thread counts separated by commas")
+    parser.add_argument("--rounds", type=int, default=9, help="turns of each contestant")
+    parser.add_argument("--name", default="host", help="stem of the two result files")
+    options = parser.parse_args()
+
+    results = []
+    with tempfile.TemporaryDirectory() as folder:
+        for name in options.models.split(","):
+            model = model_file(name, Path(folder))
+            artifact = compile_model(model, "host", Path(folder) / f"{name}.mcp26bin")
+            for threads in map(int, options.threads.split(",")):
+                row = measure(name, model, artifact, threads, options.rounds)
+                results.append(row)
+                ratio = row["latency_ratio"]
+                print(f"{name}, {threads} threads: {ratio['median']:.2f}x by medians, {ratio['min']:.2f}x by minima")
+    document = {
+        "command": f"python bench/compare.py --models {options.models} --threads {options.threads} "
+        f"--rounds {options.rounds}",
+        "machine": {"processor": processor(), "cores": os.cpu_count()},
+        "versions": {"onnxruntime": ort.__version__, "numpy": np.__version__, "python": platform.python_version()},
+        "results": results,
+    }
+    RESULTS.mkdir(exist_ok=True)
+    (RESULTS / f"{options.name}.json").write_text(json.dumps(document, indent=2) + "\n")
+    (RESULTS / f"{options.name}.md").write_text(markdown(document))
+    print(f"written: {RESULTS / options.name}.json and .md")
+
+
+if __name__ == "__main__":
+    main()

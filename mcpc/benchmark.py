@@ -1,0 +1,134 @@
+"""How fast an artifact opens and runs on this machine, alone or in turns with something else."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+
+def benchmark(
+    artifact: Path | str,
+    *,
+    threads: int | None = None,
+    affinity: str = "all",
+    warmup: int = 10,
+    iterations: int | None = None,
+    profile: bool = False,
+    seed: int = 0,
+) -> dict[str, Any]:
+    """Open the artifact and run it on sampled inputs: the object that ``mcpc bench --json`` prints.
+
+    ``iterations`` None runs for about a second, 10 times at least. ``latency_ms`` covers a whole ``run`` call from
+    Python, ``first_run_ms`` the first after opening. With ``profile``, ``steps`` has each step's median over a tenth as
+    many runs after the others, so that reading the clock disturbs none of them. ``peak_rss_mib`` is the process's.
+    """
+    from mcpc.inspection import inspect
+    from mcpc.loader import load
+    from mcpc.sample_inputs import sample_inputs
+
+    began = time.perf_counter()
+    session = load(artifact, threads=threads, affinity=affinity)
+    open_ms = _milliseconds_since(began)
+    with session:
+        feeds = sample_inputs(session.get_inputs(), seed)
+
+        def run() -> float:
+            began = time.perf_counter()
+            session.run(None, feeds)
+            return _milliseconds_since(began)
+
+        first_ms = run()
+        for _ in range(warmup):
+            run()
+        runs: list[float] = []
+        while len(runs) < (iterations or 10) or (iterations is None and sum(runs) < 1000):
+            runs.append(run())
+        document = inspect(artifact)
+        result: dict[str, Any] = {
+            "latency_ms": percentiles(runs),
+            "iterations": len(runs),
+            "open_ms": round(open_ms, 4),
+            "first_run_ms": round(first_ms, 4),
+            "peak_rss_mib": peak_rss_mib(),
+            "arena_bytes": document["arena_bytes"],
+            "weights_bytes": document["weights_bytes"],
+        }
+        return result
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Milliseconds of one contestant: its least run, the median of all runs, and the median of each of its turns."""
+
+    minimum: float
+    median: float
+    turns: tuple[float, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "min": round(self.minimum, 4),
+            "median": round(self.median, 4),
+            "turns": [round(t, 4) for t in self.turns],
+        }
+
+
+def take_turns(
+    contestants: Mapping[str, Callable[[], object]], rounds: int = 7, turn_ms: float = 150
+) -> dict[str, Timing]:
+    """Time callables in turns (A B A B …), so that a machine that slows down meanwhile slows all of them.
+
+    A turn lasts ``turn_ms`` or three calls, whichever is longer, after one call that is not counted.
+    """
+    times: dict[str, list[list[float]]] = {name: [] for name in contestants}
+    for _ in range(rounds):
+        for name, call in contestants.items():
+            call()
+            turn: list[float] = []
+            while len(turn) < 3 or sum(turn) < turn_ms:
+                began = time.perf_counter()
+                call()
+                turn.append(_milliseconds_since(began))
+            times[name].append(turn)
+    return {
+        name: Timing(
+            minimum=min(min(turn) for turn in turns),
+            median=statistics.median(value for turn in turns for value in turn),
+            turns=tuple(statistics.median(turn) for turn in turns),
+        )
+        for name, turns in times.items()
+    }
+
+
+def percentiles(milliseconds: Sequence[float]) -> dict[str, float]:
+    """The least, the median, and the 90th and 99th percentile."""
+    low, median, p90, p99 = (round(float(value), 4) for value in np.percentile(milliseconds, [0, 50, 90, 99]))
+    return {"min": low, "p50": median, "p90": p90, "p99": p99}
+
+
+def peak_rss_mib() -> float:
+    """The most memory that this process has had resident."""
+    import resource
+
+    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1)
+
+
+def onnxruntime_session(model: Path | str, threads: int) -> Any:
+    """ONNX Runtime at its best: all optimisations, on ``threads`` threads."""
+    import onnxruntime as ort
+
+    options = ort.SessionOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_ALL
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 3
+    return ort.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
+
+
+def _milliseconds_since(began: float) -> float:
+    return (time.perf_counter() - began) * 1e3
