@@ -23,8 +23,8 @@ def render(document: Document) -> str:
         "<h2>Steps</h2><p>In the order they run. Bars: predicted time and least memory traffic.</p>",
         _steps(document["steps"]),
         "<h2>Memory plan</h2>",
-        "<p>Each box is a buffer: how long it lives (steps, left to right) and where it lies in the arena (bytes, bottom "
-        "up). The dashed line is the largest sum of live buffers, which no plan can go below.</p>",
+        "<p>Each box is a buffer: how long it lives (steps, left to right) and where it lies in the arena (bytes, "
+        "bottom up). The dashed line is the largest sum of live buffers, which no plan can go below.</p>",
         _memory_plan(document),
         "<h2>Decisions</h2>",
         _decisions(document["decisions"]),
