@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from mcpc import dtypes
 from mcpc.errors import UsageError
 
 if TYPE_CHECKING:
@@ -167,24 +168,9 @@ def _words(name: str) -> set[str]:
     return {word.lower() for word in re.findall(r"[A-Z]?[a-z]+\d*|[A-Z]+(?![a-z])\d*|\d+", name)}
 
 
-#: ONNX's names of element types, as a session's ``get_inputs()[i].type`` spells them, where numpy spells otherwise.
-_ONNX_TYPES = {
-    "float": "float32",
-    "double": "float64",
-    "float8e4m3fn": "float8_e4m3fn",
-    "float8e5m2": "float8_e5m2",
-}
-
-
 def _dtype(item: Input) -> np.dtype[Any]:
     if not isinstance(item.type, str):
         result: np.dtype[Any] = item.type.dtype.numpy
         return result
     name = item.type.removeprefix("tensor(").removesuffix(")")
-    name = _ONNX_TYPES.get(name, name)
-    try:
-        return np.dtype(name)
-    except TypeError:
-        import ml_dtypes  # noqa: F401  (registers its names with numpy)
-
-        return np.dtype(name)
+    return next(each.numpy for each in dtypes.BY_CODE.values() if each.ort_name == name)
