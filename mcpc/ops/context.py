@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import NoReturn
 
 import numpy as np
 import sympy
 
+from mcpc.dim_text import format_dim
 from mcpc.errors import ModelError
 from mcpc.ir import Dim, DType, Node, TensorType, Value, dim, symbol
 from mcpc.ops.registry import Contents
@@ -82,12 +84,11 @@ def fail(node: Node, message: str, code: str = "E104", hint: str = "") -> NoRetu
 
 
 def show(type: TensorType) -> str:
-    shape = "[?]" if type.shape is None else f"[{', '.join(map(str, type.shape))}]"
-    return f"{type.dtype.name}{shape}"
+    return str(replace(type, layout=None, quant=None, sparsity=None))
 
 
 def shown(shape: Iterable[Dim]) -> str:
-    return f"[{', '.join(map(str, shape))}]"
+    return f"[{', '.join(map(format_dim, shape))}]"
 
 
 def type_of(node: Node, index: int) -> TensorType:

@@ -2,33 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from mcpc.errors import McpcError, ModelError, Problems
-from mcpc.ir import MCPC, Graph, Node, TensorType, Value
+from mcpc.ir import MCPC, Dim, Graph, Node, TensorType, Value
 from mcpc.ops.context import InferContext
-from mcpc.ops.registry import ACCUMULATED, Cost, OpDef, get, register, traffic
+from mcpc.ops.registry import ACCUMULATED, Cost, OpDef, find, get, opset_of, register, traffic, unsupported
 
 
-def infer_graph(graph: Graph, problems: Problems | None = None, context: InferContext | None = None) -> InferContext:
+def infer_graph(
+    graph: Graph,
+    problems: Problems | None = None,
+    context: InferContext | None = None,
+    unknown: Iterable[Value] = (),
+) -> InferContext:
     """Set the type of every node output from the types of graph inputs and constants.
 
-    Layout, quantisation and sparsity of the outputs stay. Every fault goes to ``problems`` and is raised at once at the
-    end where that is None; what depends on a faulty node is left alone. Returns what is known of the contents of
-    integer tensors.
+    Layout, quantisation and sparsity of the outputs stay. Every fault goes to ``problems``, or is raised together at
+    the end where that is None; what depends on a faulty node, or on the ``unknown`` values, is left alone. Returns what
+    is known of the contents of integer tensors.
     """
     own = Problems() if problems is None else problems
     context = InferContext() if context is None else context
-    faulty: set[int] = set()
+    faulty = {id(value) for value in unknown}
     for node in graph.nodes:
-        if any(id(value) in faulty for value in graph.node_reads(node)):
-            faulty.update(id(output) for output in node.outputs if output is not None)
-            continue
-        try:
-            infer_node(node, context)
-        except McpcError as error:
-            own.add(error)
-            faulty.update(id(output) for output in node.outputs if output is not None)
+        if find(node.domain, node.op) is None:
+            own.add(unsupported(node.domain, node.op, node.name, opset_of(graph, node.domain)))
+        elif not any(id(value) in faulty for value in graph.node_reads(node)):
+            try:
+                infer_node(node, context)
+                continue
+            except McpcError as error:
+                own.add(error)
+        faulty.update(id(output) for output in node.outputs if output is not None)
     if problems is None:
         own.raise_if_any()
     return context
@@ -77,7 +84,7 @@ def cost_fused(node: Node) -> Cost:
     """The work of the body; only what crosses the boundary is traffic."""
     body = node.body
     assert body is not None
-    work = Cost(0, 0).flops
+    work: Dim = 0
     for inner in body.nodes:
         work = work + get(inner).cost(inner).flops
     return Cost(work, traffic(node))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mcpc.errors import ModelError
-from mcpc.ir import MCPC, OPSET, Dim, Node, TensorType
+from mcpc.ir import OPSET, Dim, Graph, Node, TensorType
 
 if TYPE_CHECKING:
     from mcpc.ops.context import InferContext
@@ -73,9 +73,21 @@ def get(node: Node) -> OpDef:
     """The declaration of ``node``'s operator; raises :class:`ModelError` E101 where it is unknown."""
     definition = find(node.domain, node.op)
     if definition is None:
-        domain = f"domain {node.domain}" if node.domain else "ai.onnx"
-        raise ModelError("E101", f"operator {node.op} of {domain} is not supported", op=node.op, node=node.name)
+        raise unsupported(node.domain, node.op, node.name)
     return definition
+
+
+def unsupported(domain: str, op: str, node: str, opset: str = "") -> ModelError:
+    """The error for an operator that nobody declares; ``opset`` is the version of its domain, where known."""
+    version = f" (opset {opset})" if opset else ""
+    return ModelError(
+        "E101", f"operator {op} of domain {domain or 'ai.onnx'}{version} is not supported", op=op, node=node
+    )
+
+
+def opset_of(graph: Graph, domain: str) -> str:
+    """The opset version of ``domain`` that the model's file imports, '' where that is not known."""
+    return graph.metadata.get(f"opset.{domain}" if domain else "opset", "")
 
 
 def definitions() -> Iterable[OpDef]:
@@ -95,7 +107,3 @@ def traffic(node: Node) -> Dim:
 def moves(node: Node) -> Cost:
     """The cost of an operator that only moves data."""
     return Cost(0, traffic(node))
-
-
-def is_fused(node: Node) -> bool:
-    return node.domain == MCPC and node.op == "Fused"

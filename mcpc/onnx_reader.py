@@ -1,0 +1,345 @@
+"""ONNX in, typed IR out. Every fault of a model is reported in one go."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx_graphsurgeon as gs
+from google.protobuf.message import DecodeError
+from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
+from onnx.numpy_helper import from_array
+from onnx_graphsurgeon.logger import G_LOGGER
+
+from mcpc.errors import ModelError, Problems, UsageError
+from mcpc.ir import Dim, DType, Graph, Node, TensorType, Value, symbol
+from mcpc.onnx_normalize import check_opset, convert_opset, inline_functions
+from mcpc.onnx_structure import check_structure, opsets_of, subgraphs, walk
+from mcpc.onnx_tensors import Array, ExternalData, dtype_of, read_tensor
+from mcpc.ops import find, infer_graph
+from mcpc.ops.registry import opset_of, unsupported
+from mcpc.size_options import Bound, fix_sizes
+
+#: Weights with more elements than this are kept out of the opset conversion, which copies the model.
+_SMALL = 1024
+
+#: Attributes that hold an ONNX type code.
+_TYPE_ATTRIBUTES = frozenset({"to", "dtype", "output_dtype"})
+
+
+def read(
+    source: str | Path | bytes | ModelProto,
+    problems: Problems | None = None,
+    *,
+    dims: Mapping[str, Bound] | None = None,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+) -> Graph:
+    """The model at a path, in a file's bytes, or in memory, with inferred types.
+
+    ``dims`` fixes or bounds symbolic sizes, ``shapes`` fixes the shapes of inputs; both hold for the whole graph.
+    A :class:`ModelProto` is not changed. External data are mapped from beside the file.
+
+    Faults (:class:`ModelError` E100 … E109, :class:`UsageError` E001 for ``dims`` and ``shapes``, E002 for a file that
+    is not there) are raised together; with ``problems`` they are added there instead, and where any was added the
+    graph that comes back is incomplete.
+    """
+    own = Problems() if problems is None else problems
+    graph = Graph("")
+    with own.collect():
+        reading = _Reading(*_load(source), own)
+        graph = reading.graph
+        reading.run(dims or {}, shapes or {})
+    if problems is None:
+        own.raise_if_any()
+    return graph
+
+
+def _load(source: str | Path | bytes | ModelProto) -> tuple[ModelProto, ExternalData, dict[str, str]]:
+    """The model, its external data, and where it comes from."""
+    if isinstance(source, ModelProto):
+        return source, ExternalData(None), {}
+    folder, name, data = None, "the model", source
+    if not isinstance(source, bytes):
+        path = Path(source)
+        folder, name = path.parent, str(path)
+        try:
+            data = path.read_bytes()
+        except OSError as error:
+            raise UsageError("E002", f"cannot read {path}: {error.strerror}") from None
+    assert isinstance(data, bytes)
+    try:
+        model = ModelProto.FromString(data)
+    except DecodeError:
+        raise ModelError("E100", f"cannot parse {name}: it is truncated, corrupt, or no ONNX model") from None
+    if not model.HasField("graph"):
+        raise ModelError("E100", f"{name} parses, but holds no graph: it is truncated or no ONNX model")
+    return model, ExternalData(folder), {"source.sha256": hashlib.sha256(data).hexdigest()}
+
+
+@dataclass
+class _Reading:
+    """One run of the reader; the steps of :meth:`run` share this state."""
+
+    model: ModelProto
+    external: ExternalData
+    origin: dict[str, str]
+    problems: Problems
+    graph: Graph = field(init=False)
+    #: Contents of the constants that are taken out of the model, by name.
+    arrays: dict[str, Array] = field(default_factory=dict)
+    #: Tensors whose type or contents could not be read; the fault is reported already.
+    broken: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.graph = Graph(self.model.graph.name or "graph")
+
+    def run(self, dims: Mapping[str, Bound], shapes: Mapping[str, Sequence[int]]) -> None:
+        self.record_metadata()
+        known_opset = check_opset(self.model, self.problems)
+        model = inline_functions(self.without_weights())
+        sound = check_structure(model.graph, self.problems)
+        weights = self.arrays.keys() | self.broken
+        converted = convert_opset(model, self.problems) if known_opset and sound else None
+        if converted is None:
+            self.check_operators(walk(model.graph.node))
+            return
+        self.check_operators(inner for node in converted.graph.node for g in subgraphs(node) for inner in walk(g.node))
+        self.take_constants(converted.graph)
+        self.build(converted, [value for value in converted.graph.input if value.name not in weights])
+        with self.problems.collect():
+            fix_sizes(self.graph, dims, shapes)
+        unknown = [value for value in self.graph.values() if value.name in self.broken]
+        infer_graph(self.graph, self.problems, unknown=unknown)
+        self.check_outputs(converted.graph)
+
+    def record_metadata(self) -> None:
+        producer = f"{self.model.producer_name} {self.model.producer_version}".strip()
+        self.graph.metadata.update(self.origin)
+        if producer:
+            self.graph.metadata["producer"] = producer
+        for domain, version in opsets_of(self.model).items():
+            self.graph.metadata[f"opset.{domain}" if domain else "opset"] = str(version)
+
+    def check_operators(self, nodes: Iterable[NodeProto]) -> None:
+        """Report the operators of ``nodes`` that nobody declares; those of the graph itself inference reports."""
+        for node in nodes:
+            if node.op_type != "Constant" and find(node.domain, node.op_type) is None:
+                opset = opset_of(self.graph, node.domain)
+                self.problems.add(unsupported(node.domain, node.op_type, node.name or _first_name(node), opset))
+
+    # ---- constants
+
+    def without_weights(self) -> ModelProto:
+        """A copy of the model in which large constants are inputs; their contents are in ``arrays``."""
+        model = ModelProto(ir_version=max(self.model.ir_version, 8))
+        model.opset_import.extend(self.model.opset_import)
+        model.functions.extend(self.model.functions)
+        source, graph = self.model.graph, model.graph
+        graph.name = source.name or "graph"
+        constant = {tensor.name for tensor in source.initializer}
+        graph.input.extend(value for value in source.input if value.name not in constant)
+        graph.output.extend(source.output)
+        graph.value_info.extend(value for value in source.value_info if value.type.HasField("tensor_type"))
+        for sparse in source.sparse_initializer:
+            self.refuse(sparse.values.name, graph, "is sparse: this is not supported")
+        for tensor in source.initializer:
+            self.keep_out(tensor, tensor.name, graph)
+        for node in source.node:
+            tensor = _attribute(node, "value") if _is_constant(node) else None
+            if tensor is None:
+                graph.node.append(node)
+            else:
+                self.keep_out(tensor.t, node.output[0], graph)
+        for node in walk(graph.node):
+            if node.domain == "ai.onnx":
+                node.domain = ""
+        return model
+
+    def keep_out(self, tensor: TensorProto, name: str, graph: GraphProto) -> None:
+        """Read ``tensor``. A small one goes to ``graph``, where the conversion may need it, a large one stays out."""
+        array = self.take(tensor, name)
+        if array is not None and array.size <= _SMALL:
+            del self.arrays[name]
+            small = graph.initializer.add()
+            small.CopyFrom(tensor if tensor.data_location != TensorProto.EXTERNAL else from_array(np.asarray(array)))
+            small.name = name
+        else:
+            code = tensor.data_type if array is not None else TensorProto.FLOAT
+            graph.input.append(
+                onnx.helper.make_tensor_value_info(name, code, tensor.dims if array is not None else None)
+            )
+
+    def take(self, tensor: TensorProto, name: str) -> Array | None:
+        """The contents of ``tensor``, also put into ``arrays``; None where they are ``broken``."""
+        with self.problems.collect():
+            array = read_tensor(tensor, self.external, name)
+            if array is not None:
+                self.arrays[name] = array
+                return array
+        self.broken.add(name)
+        return None
+
+    def refuse(self, name: str, graph: GraphProto, why: str) -> None:
+        self.problems.add(ModelError("E109", f"tensor {name} {why}"))
+        self.broken.add(name)
+        graph.input.append(onnx.helper.make_tensor_value_info(name, TensorProto.FLOAT, None))
+
+    def take_constants(self, graph: GraphProto) -> None:
+        """Move what is left of initializers and Constant nodes into ``arrays``."""
+        for tensor in graph.initializer:
+            self.take(tensor, tensor.name)
+        for node in filter(_is_constant, graph.node):
+            value = _attribute(node, "value")
+            if value is not None:
+                self.take(value.t, node.output[0])
+                continue
+            self.broken.add(node.output[0])
+            with self.problems.collect():
+                self.arrays[node.output[0]] = _numbers(node)
+                self.broken.discard(node.output[0])
+
+    # ---- the graph
+
+    def build(self, model: ModelProto, inputs: Iterable[ValueInfoProto]) -> None:
+        """Fill ``graph``; types of node outputs are still to be inferred."""
+        with G_LOGGER.suppress():
+            try:
+                source = gs.import_onnx(model)
+            except (UnicodeDecodeError, ValueError, gs.OnnxGraphSurgeonException) as error:
+                raise ModelError("E100", f"the graph cannot be imported: {error}") from None
+        values: dict[str, Value] = {}
+        named = {d.dim_param for info in inputs for d in info.type.tensor_type.shape.dim}
+        for info in inputs:
+            values[info.name] = self.graph.add_input(info.name, self.input_type(info, named))
+        for name, array in self.arrays.items():
+            values[name] = Value.constant(name, array)
+        for name in self.broken - values.keys():
+            values[name] = Value(name, _UNKNOWN)
+        nodes = [
+            (node, proto) for node, proto in zip(source.nodes, model.graph.node, strict=True) if not _is_constant(proto)
+        ]
+        for node, _ in nodes:
+            values.update({tensor.name: Value(tensor.name, _UNKNOWN) for tensor in node.outputs if tensor.name})
+        taken: set[str] = set()
+        for node, proto in nodes:
+            name = stem = node.name or _first_name(proto)
+            while name in taken:
+                name = f"{stem}.{len(taken)}"
+            taken.add(name)
+            operands = [values[tensor.name] if tensor.name else None for tensor in node.inputs]
+            results = [values[tensor.name] if tensor.name else None for tensor in node.outputs]
+            attrs: dict[str, Any] = {}
+            with self.problems.collect():
+                attrs = self.attributes(node, proto, name)
+            self.graph.append(Node(node.op, operands, results, attrs, name, node.domain or ""))
+        self.graph.outputs = [values[info.name] for info in model.graph.output]
+        self.graph.sort()
+
+    def attributes(self, node: gs.Node, proto: NodeProto, name: str) -> dict[str, Any]:
+        result: dict[str, Any] = {}
+        for attribute in proto.attribute:
+            where = f"attribute {attribute.name} of node {name}"
+            if attribute.type == AttributeProto.TENSOR:
+                result[attribute.name] = read_tensor(attribute.t, self.external, where)
+            elif attribute.type == AttributeProto.INT and attribute.name in _TYPE_ATTRIBUTES:
+                if attribute.i != TensorProto.UNDEFINED:
+                    result[attribute.name] = dtype_of(attribute.i, where)
+            elif attribute.type in _PLAIN_ATTRIBUTES:
+                result[attribute.name] = node.attrs[attribute.name]
+            elif attribute.type not in (AttributeProto.GRAPH, AttributeProto.GRAPHS):
+                message = f"{where} is of a kind that is not supported"
+                raise ModelError("E102", message, op=proto.op_type, node=name)
+        return result
+
+    def input_type(self, info: ValueInfoProto, named: set[str]) -> TensorType:
+        """The declared type; sizes without a name get one after the input and the axis. E109: another data type."""
+        try:
+            kind = info.type.WhichOneof("value")
+            if kind != "tensor_type":
+                what = (kind or "untyped").removesuffix("_type").replace("_", " ")
+                raise ModelError("E109", f"input {info.name} is {what}: only tensors are supported")
+            dtype = dtype_of(info.type.tensor_type.elem_type, f"input {info.name}")
+        except ModelError as error:
+            self.problems.add(error)
+            self.broken.add(info.name)
+            return _UNKNOWN
+        if not info.type.tensor_type.HasField("shape"):
+            return TensorType(dtype, None)
+        shape: list[Dim] = []
+        for axis, size in enumerate(info.type.tensor_type.shape.dim):
+            name = size.dim_param
+            if size.HasField("dim_value") and size.dim_value >= 0:
+                shape.append(size.dim_value)
+                continue
+            if name in ("", "?"):  # '?' is how exporters spell that nothing is known
+                name = f"{info.name}.{axis}"
+                while name in named:
+                    name += "_"
+            shape.append(symbol(name))
+        return TensorType(dtype, tuple(shape))
+
+    def check_outputs(self, declared: GraphProto) -> None:
+        """Report outputs whose declared element type is another than the inferred one.
+
+        Declared shapes are often stale, and ONNX Runtime goes by its own inference as well: they are not compared.
+        """
+        faulty = {error.node for error in self.problems.errors}
+        for value, info in zip(self.graph.outputs, declared.output, strict=True):
+            code = info.type.tensor_type.elem_type
+            if value.type is _UNKNOWN or not code or (value.producer is not None and value.producer.name in faulty):
+                continue
+            with self.problems.collect():
+                dtype = dtype_of(code, f"output {info.name}")
+                if dtype is not value.dtype:
+                    message = f"output {info.name} is declared as {dtype.name}, but is {value.type}"
+                    raise ModelError("E104", message, node=value.producer.name if value.producer else "")
+
+
+_UNKNOWN = TensorType(DType.float32, None)
+
+_PLAIN_ATTRIBUTES = frozenset(
+    {
+        AttributeProto.INT,
+        AttributeProto.INTS,
+        AttributeProto.FLOAT,
+        AttributeProto.FLOATS,
+        AttributeProto.STRING,
+        AttributeProto.STRINGS,
+    }
+)
+
+
+def _first_name(node: NodeProto) -> str:
+    """A name for a node without one: the first tensor it makes."""
+    return next((name for name in node.output if name), node.op_type)
+
+
+def _is_constant(node: NodeProto) -> bool:
+    return node.op_type == "Constant" and node.domain in ("", "ai.onnx") and len(node.output) == 1
+
+
+def _attribute(node: NodeProto, name: str) -> AttributeProto | None:
+    return next((attribute for attribute in node.attribute if attribute.name == name), None)
+
+
+def _numbers(node: NodeProto) -> Array:
+    """What a Constant node without a tensor holds."""
+    for attribute in node.attribute:
+        match attribute.name:
+            case "value_int":
+                return np.array(attribute.i, np.int64)
+            case "value_ints":
+                return np.array(attribute.ints, np.int64)
+            case "value_float":
+                return np.array(attribute.f, np.float32)
+            case "value_floats":
+                return np.array(attribute.floats, np.float32)
+            case "value_string" | "value_strings" | "sparse_value":
+                kind = attribute.name.removeprefix("value_").replace("_value", "")
+                raise ModelError("E109", f"constant {node.output[0]} is {kind}: this data type is not supported")
+    raise ModelError("E102", "the node has no value", op="Constant", node=node.name or _first_name(node))

@@ -1,0 +1,99 @@
+"""The shape of an ONNX graph: nested graphs, producers, cycles."""
+
+from __future__ import annotations
+
+import graphlib
+from collections.abc import Iterable, Iterator
+
+from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto
+
+from mcpc.errors import ModelError, Problems
+
+
+def subgraphs(node: NodeProto) -> Iterator[GraphProto]:
+    for attribute in node.attribute:
+        if attribute.type == AttributeProto.GRAPH:
+            yield attribute.g
+        elif attribute.type == AttributeProto.GRAPHS:
+            yield from attribute.graphs
+
+
+def walk(nodes: Iterable[NodeProto]) -> Iterator[NodeProto]:
+    """All nodes, those of nested graphs included."""
+    stack = list(reversed(list(nodes)))
+    while stack:
+        node = stack.pop()
+        yield node
+        for graph in subgraphs(node):
+            stack.extend(reversed(graph.node))
+
+
+def opsets_of(model: ModelProto | FunctionProto) -> dict[str, int]:
+    """Opset versions by domain ('' for ai.onnx). Where one is imported twice the highest counts, as ONNX says."""
+    result: dict[str, int] = {}
+    for entry in model.opset_import:
+        domain = "" if entry.domain == "ai.onnx" else entry.domain
+        result[domain] = max(entry.version, result.get(domain, entry.version))
+    return result
+
+
+def free_names(graph: GraphProto) -> set[str]:
+    """The tensors of outer graphs that a nested graph reads. Nesting is bounded by protobuf's own limit."""
+    own = {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer}
+    own.update(tensor.values.name for tensor in graph.sparse_initializer)
+    own.update(name for node in graph.node for name in node.output)
+    read = {value.name for value in graph.output}
+    for node in graph.node:
+        read |= reads(node)
+    return read - own
+
+
+def reads(node: NodeProto) -> set[str]:
+    """The tensors that ``node`` needs, those that its nested graphs capture included."""
+    names = {name for name in node.input if name}
+    for graph in subgraphs(node):
+        names |= free_names(graph)
+    return names
+
+
+def check_structure(graph: GraphProto, problems: Problems) -> bool:
+    """Whether every tensor has exactly one producer and no node needs its own results; reports E103 where not."""
+    before = len(problems.errors)
+
+    def report(message: str, node: NodeProto | None = None) -> None:
+        op, name = (node.op_type, node.name or _label(node)) if node is not None else ("", "")
+        problems.add(ModelError("E103", message, op=op, node=name))
+
+    made: dict[str, int | None] = {}
+    for name in [*(value.name for value in graph.input), *(tensor.name for tensor in graph.initializer)]:
+        if name in made:
+            report(f"tensor {name} has two producers: it is an input or constant twice")
+        made[name] = None
+    for index, node in enumerate(graph.node):
+        for name in filter(None, node.output):
+            if name in made:
+                other = made[name]
+                by = "an input or constant" if other is None else f"node {_label(graph.node[other])}"
+                report(f"tensor {name} has two producers: {by} makes it too", node)
+            made[name] = index
+    needs: dict[int, set[int]] = {}
+    for index, node in enumerate(graph.node):
+        needs[index] = set()
+        for name in sorted(reads(node)):
+            if name not in made:
+                report(f"tensor {name} has no producer", node)
+            elif (producer := made[name]) is not None:
+                needs[index].add(producer)
+    for value in graph.output:
+        if value.name not in made:
+            report(f"output {value.name} has no producer")
+    try:
+        graphlib.TopologicalSorter(needs).prepare()
+    except graphlib.CycleError as error:
+        circle = [graph.node[index] for index in error.args[1]]
+        report("the graph has a cycle: " + " → ".join(map(_label, circle)), circle[0])
+    return len(problems.errors) == before
+
+
+def _label(node: NodeProto) -> str:
+    return node.name or next(filter(None, node.output), node.op_type)
