@@ -115,6 +115,7 @@ static void decode_symbols(mcp26_model *model, const mcp26_fb_table *meta) {
 static void decode_shards(mcp26_model *model, const mcp26_fb_table *meta) {
     mcp26_fb_vector vector = mcp26_fb_vector_of(meta, Meta_shards, 4);
     mcp26_model_shard *shards = take(model, meta->fb, vector.count, sizeof *shards);
+    mcp26_shard *shard_table = take(model, meta->fb, vector.count, sizeof *shard_table);
     for (uint32_t i = 0; i < vector.count && meta->fb->fault == NULL; i++) {
         mcp26_fb_table table = mcp26_fb_element_table(&vector, i);
         uint32_t index = mcp26_fb_u32(&table, Shard_section, 0);
@@ -122,10 +123,12 @@ static void decode_shards(mcp26_model *model, const mcp26_fb_table *meta) {
         shards[i].section = index;
         shards[i].base = model->container.bytes + section.offset;
         shards[i].size = section.size;
+        shard_table[i] = (mcp26_shard){shards[i].base, shards[i].size};
         shards[i].sha256 = sha256_of(&table, Shard_sha256);
         model->info.weights_bytes += section.size;
     }
     model->shards = shards;
+    model->shard_table = shard_table;
     model->info.shard_count = vector.count;
 }
 

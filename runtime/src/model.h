@@ -37,6 +37,7 @@ struct mcp26_model {
     const mcp26_symbol_info *symbols;
     const mcp26_step_info *steps;
     mcp26_model_shard *shards;
+    const mcp26_shard *shard_table; /* the same for compiled code: env->shards */
     const mcp26_model_golden_case *golden;
     uint32_t offset_count;
 

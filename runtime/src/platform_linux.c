@@ -130,9 +130,9 @@ void mcp26_os_free(void *memory, uint64_t bytes) {
 
 /* ---- Cores: /sys tells each core's capacity relative to the fastest, 1024, on machines that have several kinds ---- */
 
-static uint32_t core_capacity(int core) {
+static uint32_t core_capacity(size_t core) {
     char path[64], text[16];
-    snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/cpu_capacity", core);
+    snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%zu/cpu_capacity", core);
     int descriptor = open(path, O_RDONLY | O_CLOEXEC);
     if (descriptor < 0) return 1024;
     ssize_t length = read(descriptor, text, sizeof text - 1);
@@ -155,13 +155,13 @@ static int cores_of(uint32_t affinity, cpu_set_t *chosen) {
         return 0;
     }
     uint32_t least = UINT32_MAX, most = 0;
-    for (int core = 0; core < CPU_SETSIZE; core++) {
+    for (size_t core = 0; core < CPU_SETSIZE; core++) {
         if (!CPU_ISSET(core, &usable)) continue;
         uint32_t capacity = core_capacity(core);
         if (capacity < least) least = capacity;
         if (capacity > most) most = capacity;
     }
-    for (int core = 0; core < CPU_SETSIZE; core++) {
+    for (size_t core = 0; core < CPU_SETSIZE; core++) {
         if (!CPU_ISSET(core, &usable)) continue;
         uint32_t capacity = core_capacity(core);
         if (affinity == MCP26_AFFINITY_BIG ? 4 * capacity >= 3 * most : 3 * capacity <= 4 * least) {

@@ -48,7 +48,7 @@ mcp26_status mcp26_model_verify_sections(mcp26_model *model, mcp26_error *error)
     }
     for (uint32_t i = 0; i < container->section_count; i++) {
         uint32_t kind = mcp26_container_section(container, i).kind;
-        if (kind == MCP26_SECTION_META || kind == MCP26_SECTION_SIGNATURE || verified[i]) continue;
+        if (verified[i] || kind == MCP26_SECTION_META || kind >= MCP26_SECTION_SIGNATURE) continue;
         return mcp26_fail(error, MCP26_ERR_CORRUPT_DATA, "section %u has no SHA-256 in the metadata", i);
     }
     return MCP26_OK;
