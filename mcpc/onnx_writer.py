@@ -246,4 +246,4 @@ def _attribute_types(node: Node) -> dict[str, int]:
         schema = onnx.defs.get_schema(node.op, OPSET, node.domain)
     except onnx.defs.SchemaError:
         return {}
-    return {name: int(attribute.type.value) for name, attribute in schema.attributes.items()}
+    return {name: int(item.type.value) for name, item in schema.attributes.items()}  # type: ignore[attr-defined]

@@ -6,7 +6,7 @@
 """
 
 from mcpc.ir import Node
-from mcpc.ops import elementwise, inference, linear, move, normalize, pool, recurrent, reduce, shape  # noqa: F401
+from mcpc.ops import elementwise, generate, inference, linear, move, normalize, pool, recurrent, reduce, shape  # noqa: F401
 from mcpc.ops.context import InferContext
 from mcpc.ops.elementwise import Elementwise
 from mcpc.ops.expr import PRIMITIVES, Expr

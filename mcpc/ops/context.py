@@ -11,7 +11,7 @@ import sympy
 
 from mcpc.dim_text import format_dim
 from mcpc.errors import ModelError
-from mcpc.ir import Dim, DType, Node, TensorType, Value, dim, symbol
+from mcpc.ir import Dim, DType, Node, TensorType, Value, dim, is_static, symbol
 from mcpc.ops.registry import Contents
 
 #: Tensors with more elements than this are data, not shapes: their contents are not followed.
@@ -19,7 +19,11 @@ SMALL = 1024
 
 INTEGERS = frozenset(t for t in DType if t.name in {f"{u}int{n}" for u in ("", "u") for n in (8, 16, 32, 64)})
 FLOATS = frozenset({DType.float32, DType.float16, DType.bfloat16, DType.float64})
+ALL_FLOATS = frozenset(t for t in DType if t.is_float)
 NUMBERS = INTEGERS | FLOATS
+#: What ONNX lets take part in products and sums.
+WIDE = FLOATS | {DType.int32, DType.int64, DType.uint32, DType.uint64}
+INDEX = frozenset({DType.int32, DType.int64})
 ALL = frozenset(DType)
 
 
@@ -38,6 +42,8 @@ class InferContext:
                 return value.data.astype(object)
             if value.dtype is DType.bool:
                 return value.data.astype(np.int64).astype(object)
+        if value.shape is not None and 0 in value.shape and is_static(value.shape):
+            return np.empty([int(size) for size in value.shape], dtype=object)
         return self._contents.get(id(value))
 
     def remember(self, value: Value, contents: Contents | None) -> None:

@@ -15,9 +15,11 @@ from mcpc.ir import OPSET, Dim, DType, Node, TensorType, dim
 from mcpc.ops import expr as e
 from mcpc.ops.context import (
     ALL,
+    ALL_FLOATS,
     FLOATS,
     INTEGERS,
     NUMBERS,
+    WIDE,
     InferContext,
     broadcast,
     expect,
@@ -226,12 +228,7 @@ def _declare_all() -> None:
         declare(name, primitive(op), NUMBERS)
     declare("Mod", lambda a, b, fmod=0: apply("fmod" if fmod else "mod", a, b), NUMBERS, since=10)
     declare("Pow", lambda a, b: apply("pow", a, b), NUMBERS, result=power)
-    declare(
-        "PRelu",
-        lambda x, slope: where(x < 0, slope * x, x),
-        NUMBERS - {DType.int8, DType.int16, DType.uint8, DType.uint16, DType.bfloat16} | {DType.bfloat16},
-        shape=unidirectional,
-    )
+    declare("PRelu", lambda x, slope: where(x < 0, slope * x, x), WIDE, shape=unidirectional)
     for name, op in {"Min": "min", "Max": "max"}.items():
         declare(name, fold(op), NUMBERS)
     declare("Sum", fold("add"), FLOATS)
@@ -244,14 +241,13 @@ def _declare_all() -> None:
     since = {"Round": 11, "Sinh": 9, "Cosh": 9, "Asinh": 9, "Acosh": 9, "Atanh": 9, "Erf": 9}
     since |= dict.fromkeys(("Sin", "Cos", "Tan", "Asin", "Acos", "Atan"), 7)
     for name in ("Floor", "Ceil", "Sqrt", "Exp", "Log", "Tanh", "Sigmoid", *since):
-        dtypes = NUMBERS if name == "Erf" else FLOATS
-        declare(name, primitive(name.lower()), dtypes, since=since.get(name, 1))
+        declare(name, primitive(name.lower()), FLOATS, since=since.get(name, 1))
     declare("Reciprocal", lambda x: 1 / x, FLOATS)
     declare("Relu", lambda x: apply("max", x, 0), SIGNED)
     declare("LeakyRelu", lambda x, alpha=0.01: where(x < 0, alpha * x, x), FLOATS)
     declare("ThresholdedRelu", lambda x, alpha=1.0: where(x > alpha, x, 0), FLOATS, since=10)
     declare("Elu", elu, FLOATS)
-    declare("Celu", celu, FLOATS, since=12)
+    declare("Celu", celu, frozenset({DType.float32}), since=12)
     declare("Selu", selu, FLOATS)
     declare("Softplus", softplus, FLOATS)
     declare("Softsign", lambda x: x / (1 + apply("abs", x)), FLOATS)
@@ -260,7 +256,7 @@ def _declare_all() -> None:
     declare("Mish", lambda x: x * apply("tanh", softplus(x)), FLOATS, since=18)
     declare("Gelu", gelu, FLOATS, since=20)
     declare("Swish", lambda x, alpha=1.0: x * apply("sigmoid", alpha * x), FLOATS, since=24)
-    declare("Shrink", shrink, NUMBERS, since=9)
+    declare("Shrink", shrink, NUMBERS - {DType.bfloat16}, since=9)
 
     # Comparisons, logic, bits, selection, conversion
     for name, op, since_opset in (
@@ -274,8 +270,8 @@ def _declare_all() -> None:
     for name, op in {"And": "and", "Or": "or", "Xor": "xor"}.items():
         declare(name, primitive(op), BOOL)
     declare("Not", lambda x: apply("not", x), BOOL)
-    declare("IsNaN", lambda x: apply("isnan", x), FLOATS, since=9, result=compares(FLOATS))
-    declare("IsInf", is_inf, FLOATS, since=10, result=compares(FLOATS))
+    declare("IsNaN", lambda x: apply("isnan", x), ALL_FLOATS, since=9, result=compares(ALL_FLOATS))
+    declare("IsInf", is_inf, ALL_FLOATS, since=10, result=compares(ALL_FLOATS))
     for name, op in {"BitwiseAnd": "bitand", "BitwiseOr": "bitor", "BitwiseXor": "bitxor"}.items():
         declare(name, primitive(op), INTEGERS, since=18)
     declare("BitwiseNot", lambda x: apply("bitnot", x), INTEGERS, since=18)

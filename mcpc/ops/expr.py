@@ -63,7 +63,8 @@ class Expr:
     value: Number | DType | None = None
 
     def __post_init__(self) -> None:
-        assert len(self.args) == PRIMITIVES[self.op].arity, self
+        if len(self.args) != PRIMITIVES[self.op].arity:
+            raise TypeError(f"{self.op} takes {PRIMITIVES[self.op].arity} operands, not {len(self.args)}")
 
     def __str__(self) -> str:
         if self.op == "arg":
@@ -121,6 +122,8 @@ def arg(index: int) -> Expr:
 
 
 def const(value: Number) -> Expr:
+    if not isinstance(value, bool | int | float):
+        raise TypeError("an operand is missing" if value is None else f"{value!r} is no number")
     return Expr("const", value=value)
 
 
@@ -129,7 +132,7 @@ def cast(operand: Operand, dtype: DType) -> Expr:
 
 
 def apply(op: str, *operands: Operand) -> Expr:
-    """The primitive ``op`` of these operands; numbers become constants."""
+    """The primitive ``op`` of these operands; numbers become constants. ``TypeError`` where operands do not fit."""
     return Expr(op, tuple(_expr(operand) for operand in operands))
 
 

@@ -9,7 +9,7 @@ import sympy
 from mcpc.ir import Dim, Node, TensorType, dim, product
 from mcpc.ops.context import (
     FLOATS,
-    NUMBERS,
+    WIDE,
     InferContext,
     attribute,
     broadcast,
@@ -26,11 +26,9 @@ from mcpc.ops.context import (
 from mcpc.ops.registry import ACCUMULATED, Cost, OpDef, register, traffic
 from mcpc.ops.window import Window, window_of
 
-MATRIX = NUMBERS - {t for t in NUMBERS if t.name in ("int8", "int16", "uint8", "uint16")}
-
 
 def infer_matmul(node: Node, context: InferContext) -> list[TensorType]:
-    a, b = expect(node, 0, MATRIX), expect(node, 1, MATRIX)
+    a, b = expect(node, 0, WIDE), expect(node, 1, WIDE)
     dtype = same_dtype(node, 0, 1)
     if a.rank == 0 or b.rank == 0:
         fail(node, f"MatMul of a scalar: {show(a)} and {show(b)}")
@@ -51,7 +49,7 @@ def cost_matmul(node: Node) -> Cost:
 
 
 def infer_gemm(node: Node, context: InferContext) -> list[TensorType]:
-    a, b = expect(node, 0, MATRIX), expect(node, 1, MATRIX)
+    a, b = expect(node, 0, WIDE), expect(node, 1, WIDE)
     dtype = same_dtype(node, 0, 1, 2)
     expect_rank(node, 0, 2)
     expect_rank(node, 1, 2)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from mcpc.ir import DType, Node, TensorType, dim
+from mcpc.ir import DType, Node, TensorType, dim, product
 from mcpc.ops.context import (
     FLOATS,
     InferContext,
@@ -53,7 +53,7 @@ def infer_recurrent(gates: int, states: int) -> Callable[[Node, InferContext], l
             type = optional_type(node, index)
             if type is not None and type.shape is not None:
                 for given, wanted in zip(type.shape, sizes, strict=True):
-                    unify(node, given, wanted, f"input {index} has shape {list(type.shape)}, {list(sizes)} is needed")  # type: ignore[arg-type]
+                    unify(node, given, wanted, f"input {index} has shape {list(type.shape)}, {list(sizes)} is needed")
 
         check(1, d, dim(gates * hidden), x.dims[2])
         check(2, d, dim(gates * hidden), hidden)
@@ -75,8 +75,8 @@ def infer_recurrent(gates: int, states: int) -> Callable[[Node, InferContext], l
 def cost_recurrent(node: Node) -> Cost:
     """The products of every step; gates' activations are small beside them."""
     x, w, r = (type_of(node, index) for index in range(3))
-    steps = dim(x.dims[0] * x.dims[1])
-    return Cost(dim(2 * steps * (w.elements + r.elements)), traffic(node))
+    steps = product(x.dims[:2])
+    return Cost(dim(2 * steps * w.elements + 2 * steps * r.elements), traffic(node))
 
 
 register(

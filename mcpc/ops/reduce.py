@@ -8,6 +8,7 @@ from mcpc.ir import OPSET, Dim, DType, Node, TensorType, dim
 from mcpc.ops.context import (
     FLOATS,
     NUMBERS,
+    WIDE,
     InferContext,
     attribute,
     axes_of,
@@ -18,12 +19,10 @@ from mcpc.ops.context import (
     ints,
     show,
     type_of,
+    vector,
 )
 from mcpc.ops.registry import ACCUMULATED, EXACT, Contents, Cost, OpDef, register, traffic
 from mcpc.ops.symbolic import FUNCTIONS, Unknown
-
-#: Element types of the arithmetic reductions.
-REDUCIBLE = FLOATS | {DType.int32, DType.int64, DType.uint32, DType.uint64}
 
 
 def reduction_axes(node: Node, context: InferContext) -> list[int]:
@@ -46,20 +45,30 @@ def _without(shape: tuple[Dim, ...], axes: list[int], keep: bool) -> tuple[Dim, 
 
 
 def infer_reduce(node: Node, context: InferContext) -> list[TensorType]:
-    wanted = REDUCIBLE
+    wanted = WIDE
     if node.op in ("ReduceMax", "ReduceMin"):
-        wanted = REDUCIBLE | {DType.int8, DType.uint8, DType.bool}
+        wanted = WIDE | {DType.int8, DType.uint8, DType.bool}
     x = expect(node, 0, wanted)
     if x.shape is None:
         return [TensorType(x.dtype, None)]
-    axes = reduction_axes(node, context)
-    return [TensorType(x.dtype, _without(x.shape, axes, bool(attribute(node, "keepdims", 1))))]
+    keep = bool(attribute(node, "keepdims", 1))
+    axes = vector(node, context, 1) if node.input(1) is not None else []
+    if axes is None or None in axes:  # only data can show which axes go
+        if axes is None and not keep:
+            return [TensorType(x.dtype, None)]
+        rank = len(x.shape) if keep or axes is None else len(x.shape) - len(axes)
+        return [TensorType(x.dtype, tuple(context.unknown(node, axis) for axis in range(rank)))]
+    return [TensorType(x.dtype, _without(x.shape, reduction_axes(node, context), keep))]
 
 
 def reduce_contents(node: Node, context: InferContext) -> list[Contents | None]:
     operation = {"ReduceSum": "add", "ReduceProd": "mul", "ReduceMax": "max", "ReduceMin": "min"}.get(node.op)
     contents = context.contents(node.inputs[0])
-    if operation is None or contents is None:
+    if (
+        operation is None
+        or contents is None
+        or (node.input(1) is not None and context.contents(node.inputs[1]) is None)
+    ):
         return [None]
     axes = reduction_axes(node, context)
     kept = [axis for axis in range(contents.ndim) if axis not in axes]
@@ -104,7 +113,7 @@ def cost_softmax(node: Node) -> Cost:
 
 
 def infer_cumulative(node: Node, context: InferContext) -> list[TensorType]:
-    x = expect(node, 0, REDUCIBLE)
+    x = expect(node, 0, WIDE)
     expect(node, 1, {DType.int32, DType.int64})
     expect_rank(node, 1, 0, 1)
     axis = context.contents(node.inputs[1])

@@ -9,7 +9,7 @@ import sympy
 
 from mcpc.ir import Dim, DType, Node, TensorType, dim, product
 from mcpc.ops.context import (
-    FLOATS,
+    ALL_FLOATS,
     InferContext,
     attribute,
     axes_of,
@@ -71,7 +71,7 @@ def infer_reshape(node: Node, context: InferContext) -> list[TensorType]:
     known = product(size for size in sizes if size is not None and size != -1)
     if len(open_axes) == 1 and x.shape is not None and known != 0:
         total = x.elements
-        if isinstance(total, int) and isinstance(known, int) and total % known:
+        if isinstance(total, int) and isinstance(known, int) and int(total) % int(known):
             fail(node, f"Reshape of {show(x)} to {shown_sizes}: {total} elements do not divide by {known}")
         sizes[open_axes[0]] = divide_exactly(total, known)
     elif len(open_axes) == 1 and known == 0 and -1 in sizes:
@@ -132,7 +132,7 @@ def infer_identity(node: Node, context: InferContext) -> list[TensorType]:
 
 def infer_dropout(node: Node, context: InferContext) -> list[TensorType]:
     """Inference only; the mask output is all true."""
-    x = expect(node, 0, FLOATS)
+    x = expect(node, 0, ALL_FLOATS)
     if node.input(2) is not None:
         training = context.contents(node.inputs[2])
         if training is None or training.size != 1 or training.item() != 0:
