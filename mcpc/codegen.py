@@ -1,0 +1,46 @@
+"""What a target family hands back: code, weights and the facts about them, ready for the artifact."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from mcpc._schema import BufferT, StepT
+from mcpc.artifact import Code
+from mcpc.ir import Graph
+from mcpc.pipeline import Pass, PassContext
+from mcpc.target import Target
+
+
+@dataclass
+class Build:
+    """The result of :meth:`Family.build`. A shard is a list of arrays that follow each other in the file. Sizes in bytes:
+    ``live_set_bytes`` is the lower limit of ``arena_bytes``, ``scratch_bytes`` is per worker."""
+
+    code: list[Code]
+    shards: list[list[np.ndarray[Any, Any]]]
+    steps: list[StepT]
+    buffers: list[BufferT] = field(default_factory=list)
+    arena_bytes: int = 0
+    live_set_bytes: int = 0
+    scratch_bytes: int = 0
+    state_bytes: int = 0
+
+
+class Family(Protocol):
+    """A code generator for one kind of target; found through the entry-point group ``mcpc.families``."""
+
+    def passes(self, target: Target) -> Sequence[Pass]:
+        """The passes that shape a graph for this family; they run behind the target's pipeline."""
+        ...
+
+    def build(self, graph: Graph, target: Target, ctx: PassContext, jobs: int | None) -> Build:
+        """Code and weights of a graph that :meth:`passes` have shaped; every node it cannot take is reported at once.
+
+        ``ctx.emit`` is a folder that keeps generated sources, ``jobs`` limits compiler processes (None: one a core).
+        """
+        ...

@@ -1,0 +1,140 @@
+"""From an ONNX model to an artifact: the whole way on one page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mcpc import abi, onnx_reader, onnx_writer, plugins
+from mcpc._schema import DecisionT, DimRefT, KeyValueT, MetaT, NumberT, PassRecordT, SymbolT, TensorT
+from mcpc.artifact import Contents, Golden, write_artifact
+from mcpc.codegen import Build
+from mcpc.dim_text import format_dim
+from mcpc.dtypes import BY_NAME
+from mcpc.errors import UsageError
+from mcpc.ir import Graph, TensorType, Value, is_static
+from mcpc.pipeline import PassContext, parse_pipeline, run_pipeline
+from mcpc.sample_inputs import sample_inputs
+from mcpc.target import Target
+from mcpc.verification import ATOL_OF_RANGE, RTOL, reference
+
+#: The packages whose versions an artifact states, since they may change its bytes.
+PACKAGES = ("mcpc", "onnx", "onnxruntime", "numpy", "ziglang")
+
+
+def compile(
+    model: Path | str | bytes,
+    target: str = "host",
+    output: Path | str | None = None,
+    *,
+    input_shapes: Mapping[str, Sequence[int]] | None = None,
+    passes: str | None = None,
+    verify_passes: bool = False,
+    emit: Path | str | None = None,
+    golden: int = 1,
+    sign: Path | str | None = None,
+    jobs: int | None = None,
+    progress: Callable[[str, int, int], None] | None = None,
+) -> Path:
+    """Compile ``model`` (a path, or an ONNX file's bytes) for ``target`` into one file and return its path.
+
+    ``output`` defaults to the model's name in the current folder. ``input_shapes`` fixes the shapes of inputs, ``passes``
+    is pipeline text that replaces the target's. ``verify_passes`` compares with ONNX Runtime after each pass. ``emit`` is a
+    folder that keeps the graph after each pass and the generated C. ``golden`` cases are embedded for the self-test. ``sign``
+    is a PEM file with an Ed25519 private key. ``jobs`` limits compiler processes. ``progress`` is called with what is being
+    done, its index and the number of stages.
+
+    Raises :class:`mcpc.errors.McpcError`; all problems of a model come together. A file at ``output`` is replaced only
+    when all went well.
+    """
+    output = _output_path(model, output)
+    description = plugins.find_target(target)
+    family = plugins.find_family(description.family)
+    ctx = PassContext(
+        target=description,
+        emit=Path(emit) if emit is not None else None,
+        verify_passes=verify_passes,
+        progress=progress,
+    )
+
+    graph = onnx_reader.read(model, shapes=input_shapes)
+    original = onnx_writer.to_model(graph).SerializeToString() if golden else b""
+    series = parse_pipeline(passes if passes is not None else description.pipeline, plugins.passes())
+    graph = run_pipeline(graph, [*series, *family.passes(description)], ctx)
+    build = family.build(graph, description, ctx, jobs)
+    cases = [golden_case(graph, original, seed) for seed in range(golden)]
+    meta = metadata(graph, description, build, ctx)
+    contents = Contents(meta, build.code, build.shards, cases)
+    write_artifact(output, contents, sign_key=Path(sign) if sign is not None else None)
+    return output
+
+
+def _output_path(model: Path | str | bytes, output: Path | str | None) -> Path:
+    if output is not None:
+        return Path(output)
+    if isinstance(model, bytes):
+        raise UsageError("E001", "a model given as bytes needs an output path")
+    return Path(Path(model).with_suffix(".mcp26bin").name)
+
+
+def golden_case(graph: Graph, reference_model: bytes, seed: int) -> Golden:
+    """Inputs in their natural ranges, and what ONNX Runtime (optimisations off) makes of them."""
+    feeds = sample_inputs(graph.inputs, seed)
+    outputs = reference(reference_model, feeds, [value.name for value in graph.outputs])
+    scale = max((float(np.abs(array[np.isfinite(array)]).max(initial=0.0)) for array in outputs), default=0.0)
+    atol = max(ATOL_OF_RANGE * scale, 1e-6)
+    return Golden([feeds[value.name] for value in graph.inputs], outputs, rtol=RTOL, atol=atol)
+
+
+def metadata(graph: Graph, target: Target, build: Build, ctx: PassContext) -> MetaT:
+    """What META says of the artifact, but for the sections that the writer knows."""
+    symbols = graph.symbols()
+    provenance = {
+        **{f"version.{name}": version(name) for name in PACKAGES},
+        "target": target.name,
+        **graph.metadata,
+    }
+    return MetaT(
+        modelName=graph.name,
+        target=target.name,
+        abiVersion=abi.version(),
+        inputs=[_tensor(value, symbols) for value in graph.inputs],
+        outputs=[_tensor(value, symbols) for value in graph.outputs],
+        symbols=[_symbol(graph, name) for name in symbols],
+        steps=build.steps,
+        buffers=build.buffers,
+        arenaBytes=build.arena_bytes,
+        liveSetBytes=build.live_set_bytes,
+        stateBytes=build.state_bytes,
+        scratchBytes=build.scratch_bytes,
+        passes=[PassRecordT(r.name, r.spec, r.nodes_before, r.nodes_after) for r in ctx.records],
+        decisions=[
+            DecisionT(d.pass_name, d.subject, d.action, d.reason, [NumberT(k, v) for k, v in d.numbers.items()])
+            for d in ctx.decisions
+        ],
+        provenance=[KeyValueT(key, value) for key, value in sorted(provenance.items())],
+    )
+
+
+def _tensor(value: Value, symbols: Sequence[str]) -> TensorT:
+    type: TensorType = value.type
+    dims = []
+    for size in type.dims:
+        name = str(getattr(size, "name", ""))
+        dims.append(DimRefT(size, -1) if isinstance(size, int) else DimRefT(-1, symbols.index(name) if name in symbols else -1))
+    return TensorT(
+        name=value.name,
+        dtype=BY_NAME[type.dtype.name].code,
+        dims=dims,
+        dimTexts=[] if is_static(type.dims) else [format_dim(size) for size in type.dims],
+        maxBytes=int(type.nbytes) if is_static(type.dims) else 0,
+    )
+
+
+def _symbol(graph: Graph, name: str) -> SymbolT:
+    low, high = graph.bounds.get(name, (0, None))
+    return SymbolT(name, low, -1 if high is None else high)

@@ -1,0 +1,100 @@
+"""What a target is: data read from a TOML file, and the family that generates code for it."""
+
+from __future__ import annotations
+
+import dataclasses
+import platform
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mcpc.errors import TargetError
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One code image of an artifact. ``features`` are the Linux names (/proc/cpuinfo, hwcap) it needs; the runtime takes
+    the first variant whose features the processor has, so the most demanding one stands first."""
+
+    name: str
+    mcpu: str
+    features: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Core:
+    """A kind of core. Rates are peaks of one core: ``gflops`` for float32 FMA (an FMA is two), ``gbps`` from memory,
+    both measured or from the datasheet as ``source`` says."""
+
+    name: str
+    count: int
+    mhz: int
+    l1d_kib: int
+    l2_kib: int
+    gflops: float
+    gbps: float
+    source: str
+    l3_kib: int = 0
+
+
+@dataclass(frozen=True)
+class Target:
+    """A target description. ``nr`` is the width of a packed weight panel in columns; all variants share it.
+    ``launch_us`` is the cost of starting a step, ``parallel_us`` that of handing it to the thread pool."""
+
+    name: str
+    description: str
+    family: str
+    isa: str
+    triple: str
+    pipeline: str
+    nr: int
+    cores: tuple[Core, ...]
+    variants: tuple[Variant, ...]
+    alignment: int = 64
+    launch_us: float = 0.1
+    parallel_us: float = 5.0
+
+    @property
+    def big_core(self) -> Core:
+        return self.cores[0]
+
+    def to_json(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+
+def _fields(cls: type, table: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    known = {field.name for field in dataclasses.fields(cls)}
+    unknown = sorted(set(table) - known)
+    if unknown:
+        raise TargetError("E303", f"{path.name}: unknown key {unknown[0]!r}", hint=f"known: {', '.join(sorted(known))}")
+    return dict(table)
+
+
+def read_target(path: Path) -> Target:
+    """Read a description. ``inherits = "other"`` takes every key that is not given from other.toml beside it; a table
+    ``[machine.x86_64]`` or ``[machine.aarch64]`` holds keys for the machine that compiles (the `host` target)."""
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, tomllib.TOMLDecodeError) as error:
+        raise TargetError("E303", f"{path.name}: {error}") from None
+    machines = table.pop("machine", None)
+    if machines is not None:
+        machine = platform.machine().lower().replace("amd64", "x86_64").replace("arm64", "aarch64")
+        if machine not in machines:
+            raise TargetError("E300", f"target {path.stem!r} does not know this machine ({machine})")
+        table.update(machines[machine])
+    base = table.pop("inherits", None)
+    if base is not None:
+        inherited = dataclasses.asdict(read_target(path.with_name(f"{base}.toml")))
+        table = {**inherited, **table}
+    table["name"] = path.stem
+    table["cores"] = tuple(Core(**_fields(Core, core, path)) for core in table.get("cores", ()))
+    variants = [_fields(Variant, variant, path) for variant in table.get("variants", ())]
+    table["variants"] = tuple(Variant(**{**v, "features": tuple(v.get("features", ()))}) for v in variants)
+    try:
+        return Target(**_fields(Target, table, path))
+    except TypeError as error:
+        raise TargetError("E303", f"{path.name}: {error}") from None

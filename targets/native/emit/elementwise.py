@@ -1,0 +1,65 @@
+"""Elementwise operators and fused chains of them: one loop nest."""
+
+from __future__ import annotations
+
+from mcpc.ir import Value, product
+
+from ..ctext import indent
+from ..expression import Printer, load, store
+from ..iteration import broadcast_strides, space
+from ..kernel import SELF, KernelBuilder, scalar
+from .registry import ELEMENTWISE, emits
+
+
+@emits(ELEMENTWISE)
+def elementwise(b: KernelBuilder) -> None:
+    """Loop over the result in memory order, 8 elements at a time; operands are read through their strides."""
+    result = b.node.output.type
+    operands: list[Value] = []
+
+    def operand(value: Value) -> str:
+        outer = b.region.outer(value)
+        assert outer is not None
+        if outer.data is not None and outer.data.size == 1:
+            return scalar(outer)
+        if not any(outer is known for known in operands):
+            operands.append(outer)
+        return f"x{next(i for i, known in enumerate(operands) if known is outer)}"
+
+    printer = Printer(operand)
+    for node in b.region.chain:
+        printer.node(node)
+    loops = space(result, [result.strides, *(broadcast_strides(value.type, result) for value in operands)])
+    inner = [strides[-1] for strides in loops.strides]
+
+    is_flat = len(loops.sizes) == 1
+
+    def element(pointer: str, index: int) -> str:
+        step = b.size(inner[index])
+        moved = "i" if step == "1" else f"i * {step}"
+        terms = [pointer, *([] if is_flat else [f"at[{index}]"]), *([] if step == "0" else [moved])]
+        return " + ".join(terms)
+
+    lines = []
+    for index, value in enumerate(operands):
+        text = load(value.dtype, element(b.input(value), index + 1), b.size(inner[index + 1]), "lanes")
+        lines.append(f"const __auto_type x{index} = {text};")
+    lines += printer.statements
+    lines.append(store(b.node.output.dtype, element(b.output(), 0), printer.text(b.region.result), "lanes"))
+    position = "int64_t i" if is_flat else "const int64_t *at, int64_t i"
+    b.function(
+        f"MCP26_INLINE void {SELF}_eight(const void *const *args, {position}, int64_t lanes) {{\n{indent(lines)}\n}}"
+    )
+    b.headers += ["elementwise.h", "vmath.h"]
+    b.label = f"elementwise {b.region.label}" if len(b.region.chain) < 4 else f"elementwise {len(b.region.chain)} ops"
+    length = b.size(loops.sizes[-1])
+    if is_flat:
+        b.line(f"map({length}, {SELF}_eight, args, begin, end);")
+        b.units = f"map_units({length})"
+        return
+    outer = len(loops.sizes) - 1
+    sizes = ", ".join(map(b.size, loops.sizes[:-1]))
+    strides = ", ".join(b.size(step) for operand in loops.strides for step in operand[:-1])
+    b.line(f"const int64_t sizes[] = {{{sizes}}}, strides[] = {{{strides}}};")
+    b.line(f"map_nd({outer}, sizes, {length}, {len(loops.strides)}, strides, {SELF}_eight, args, begin, end);")
+    b.units = b.size(product(loops.sizes[:-1]))

@@ -1,0 +1,266 @@
+"""Operators that only move elements: one strided copy, or a few."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from mcpc import ops
+from mcpc.ir import Dim, DType, Node, Value, dim, product
+from mcpc.ops.generate import pad_amounts
+from mcpc.ops.move import split_sizes
+from mcpc.ops.shape import permutation
+
+from ..iteration import broadcast_strides
+from ..kernel import KernelBuilder, Step, unsupported
+from ..region import Region
+from ..slices import slice_bounds
+from .registry import emits
+
+#: Elements that make a unit of work where a copy is one run.
+RUN = 4096
+MAX_RANK = 8
+
+
+def copy(
+    b: KernelBuilder,
+    sizes: Sequence[Dim],
+    to: str,
+    to_strides: Sequence[Dim],
+    source: str,
+    source_strides: Sequence[Dim],
+    bits: int,
+    *,
+    whole: bool = False,
+) -> None:
+    """Add a strided copy. Dimensions are put in the order in which the result lies in memory, neighbours that are one
+    run for both sides are merged. ``whole``: the copy is not cut into units, since it is one of several."""
+    axes = [axis for axis, size in enumerate(sizes) if size != 1]
+    axes.sort(key=lambda axis: -_magnitude(to_strides[axis]))
+    merged: list[tuple[Dim, Dim, Dim]] = []
+    for axis in axes:
+        size, out, back = sizes[axis], to_strides[axis], source_strides[axis]
+        if merged and merged[-1][1] == dim(out * size) and merged[-1][2] == dim(back * size):
+            merged[-1] = (dim(merged[-1][0] * size), out, back)
+        else:
+            merged.append((size, out, back))
+    merged = merged or [(1, 1, 1)]
+    if len(merged) > MAX_RANK:
+        raise unsupported(b.node, f"a copy over {len(merged)} dimensions")
+    b.headers.append("move.h")
+    columns = [", ".join(b.size(entry[column]) for entry in merged) for column in range(3)]
+    first, last = ("0", b.size(merged[0][0])) if whole else ("begin", "end")
+    b.line("{")
+    b.line(f"    const int64_t sizes[] = {{{columns[0]}}}, to[] = {{{columns[1]}}}, from[] = {{{columns[2]}}};")
+    b.line(f"    copy_nd_{bits}({len(merged)}, sizes, {to}, to, {source}, from, {first}, {last});")
+    b.line("}")
+    if not whole:
+        b.units = b.size(merged[0][0])
+        b.grain = str(RUN) if len(merged) == 1 else "1"
+
+
+def _magnitude(stride: Dim) -> int:
+    """An order for strides; those that depend on symbols are outermost in the order of their coefficients."""
+    return abs(stride) if isinstance(stride, int) else 2**62
+
+
+def word(dtype: DType) -> tuple[str, int]:
+    """The C type that moves one element, and its bits."""
+    bits = dtype.itemsize * 8
+    return f"uint{bits}_t", bits
+
+
+def at(pointer: str, offset: str) -> str:
+    return pointer if offset == "0" else f"{pointer} + {offset}"
+
+
+def strided(b: KernelBuilder, source: Value, start: Dim, strides: Sequence[Dim]) -> None:
+    """The output is the view of ``source`` with these strides, from element ``start``."""
+    type, bits = word(source.dtype)
+    out = b.node.output.type
+    copy(b, out.dims, b.output(type=type), out.strides, at(b.input(source, type), b.size(start)), strides, bits)
+
+
+@emits("Identity", "Dropout", "Reshape", "Squeeze", "Unsqueeze", "Flatten")
+def identity(b: KernelBuilder) -> None:
+    """A move between layouts, or one that could not be a view."""
+    source = b.outer(b.anchor.inputs[0])
+    b.label = "relayout"
+    if source.shape != b.node.output.shape:
+        raise unsupported(b.node, f"a reshape of a tensor stored in the order {source.type.order}")
+    strided(b, source, 0, source.type.strides)
+
+
+@emits("Transpose")
+def transpose(b: KernelBuilder) -> None:
+    source = b.outer(b.anchor.inputs[0])
+    b.label = "transpose"
+    strided(b, source, 0, [source.type.strides[axis] for axis in permutation(b.anchor)])
+
+
+@emits("Slice")
+def slice_(b: KernelBuilder) -> None:
+    bounds = slice_bounds(b.anchor)
+    if bounds is None:
+        raise unsupported(b.node, "bounds that are not constant")
+    source = b.outer(b.anchor.inputs[0])
+    b.label = "slice"
+    steps = source.type.strides
+    start = dim(sum(first * step for (first, _), step in zip(bounds, steps, strict=True)))
+    strided(b, source, start, [by * step for (_, by), step in zip(bounds, steps, strict=True)])
+
+
+@emits("Expand")
+def expand(b: KernelBuilder) -> None:
+    source = b.outer(b.anchor.inputs[0])
+    b.label = "expand"
+    strided(b, source, 0, broadcast_strides(source.type, b.node.output.type))
+
+
+@emits("Split")
+def split(b: KernelBuilder) -> None:
+    source = b.outer(b.anchor.inputs[0])
+    axis = int(b.anchor.attrs.get("axis", 0)) % len(source.type.dims)
+    type, bits = word(source.dtype)
+    b.label = "split"
+    position: Dim = 0
+    for index, size in enumerate(split_sizes(b.anchor, ops.InferContext())):
+        out = b.anchor.outputs[index]
+        if out is not None:
+            start = b.size(dim(position * source.type.strides[axis]))
+            pointer = at(b.input(source, type), start)
+            copy(b, out.type.dims, b.output(index, type), out.type.strides, pointer, source.type.strides, bits, whole=True)
+        position = dim(position + size)
+
+
+@emits("Concat")
+def concat(b: KernelBuilder) -> None:
+    out = b.node.output.type
+    axis = int(b.anchor.attrs["axis"]) % len(out.dims)
+    type, bits = word(out.dtype)
+    b.label = "concat"
+    position: Dim = 0
+    for value in b.anchor.inputs:
+        part = b.outer(value)
+        pointer = at(b.output(type=type), b.size(dim(position * out.strides[axis])))
+        copy(b, part.type.dims, pointer, out.strides, b.input(part, type), part.type.strides, bits, whole=True)
+        position = dim(position + part.type.dims[axis])
+
+
+@emits("DepthToSpace")
+def depth_to_space(b: KernelBuilder) -> None:
+    """Split and reorder dimensions as the operator's definition does, in one copy."""
+    source, out = b.outer(b.anchor.inputs[0]), b.node.output.type
+    block = int(b.anchor.attrs["blocksize"])
+    n, c, h, w = source.type.dims
+    sn, sc, sh, sw = source.type.strides
+    on, oc, oh, ow = out.strides
+    depth = dim(c / (block * block)) if not isinstance(c, int) else c // (block * block)
+    is_dcr = b.anchor.attrs.get("mode", "DCR") == "DCR"
+    inner, by = (dim(sc * depth), sc) if is_dcr else (sc, dim(sc * block * block))
+    sizes = (n, depth, h, block, w, block)
+    to = (on, oc, dim(oh * block), oh, dim(ow * block), ow)
+    source_strides = (sn, by, sh, dim(inner * block), sw, inner)
+    _blocks(b, "depth to space", source, sizes, to, source_strides)
+
+
+@emits("SpaceToDepth")
+def space_to_depth(b: KernelBuilder) -> None:
+    source, out = b.outer(b.anchor.inputs[0]), b.node.output.type
+    block = int(b.anchor.attrs["blocksize"])
+    n, c, _, _ = source.type.dims
+    sn, sc, sh, sw = source.type.strides
+    on, oc, oh, ow = out.strides
+    sizes = (n, block, block, c, out.dims[2], out.dims[3])
+    to = (on, dim(oc * c * block), dim(oc * c), oc, oh, ow)
+    _blocks(b, "space to depth", source, sizes, to, (sn, sh, sw, sc, dim(sh * block), dim(sw * block)))
+
+
+def _blocks(
+    b: KernelBuilder, label: str, source: Value, sizes: Sequence[Dim], to: Sequence[Dim], source_strides: Sequence[Dim]
+) -> None:
+    type, bits = word(source.dtype)
+    b.label = label
+    copy(b, sizes, b.output(type=type), to, b.input(source, type), source_strides, bits)
+
+
+@emits("Tile")
+def tile(b: KernelBuilder) -> None:
+    """Each dimension becomes a pair: repeats (stride 0 in the source) and the dimension itself."""
+    source, out = b.outer(b.anchor.inputs[0]), b.node.output.type
+    type, bits = word(source.dtype)
+    b.label = "tile"
+    sizes: list[Dim] = []
+    to: list[Dim] = []
+    back: list[Dim] = []
+    for axis, size in enumerate(source.type.dims):
+        total = out.dims[axis]
+        repeats = total // size if isinstance(total, int) and isinstance(size, int) and size else dim(total / size)
+        sizes += [repeats, size]
+        to += [dim(out.strides[axis] * size), out.strides[axis]]
+        back += [0, source.type.strides[axis]]
+    copy(b, sizes, b.output(type=type), to, b.input(source, type), back, bits)
+
+
+PAD_MODES = {"constant": "PAD_CONSTANT", "reflect": "PAD_REFLECT", "edge": "PAD_EDGE", "wrap": "PAD_WRAP"}
+
+
+@emits("Pad")
+def pad(b: KernelBuilder) -> None:
+    source, out = b.outer(b.anchor.inputs[0]), b.node.output.type
+    amounts = pad_amounts(b.anchor, ops.InferContext())
+    if any(begin is None or end is None for begin, end in amounts):
+        raise unsupported(b.node, "amounts that are not constant")
+    fill = b.anchor.input(2)
+    value = "0"
+    type, bits = word(source.dtype)
+    if fill is not None:
+        data = b.outer(fill).data
+        if data is None:
+            raise unsupported(b.node, "a value that is not constant")
+        value = str(int(np.ascontiguousarray(data).reshape(-1)[:1].view(f"uint{bits}")[0])) + ("u" if bits < 64 else "ull")
+    order = source.type.order
+    columns = [
+        ", ".join(b.size(source.type.dims[axis]) for axis in order),
+        ", ".join(b.size(amounts[axis][0]) for axis in order),  # type: ignore[arg-type]
+        ", ".join(b.size(out.dims[axis]) for axis in order),
+    ]
+    b.label = "pad"
+    b.headers.append("move.h")
+    b.line(f"const int64_t sizes[] = {{{columns[0]}}}, before[] = {{{columns[1]}}}, padded[] = {{{columns[2]}}};")
+    mode = PAD_MODES[str(b.anchor.attrs.get("mode", "constant"))]
+    b.line(
+        f"pad_nd_{bits}({mode}, {len(order)}, sizes, before, padded, {b.input(source, type)}, {b.output(type=type)}, "
+        f"{value}, begin, end);"
+    )
+    b.units = b.size(out.dims[order[0]])
+    b.grain = str(RUN) if len(order) == 1 else "1"
+
+
+@emits("Gather")
+def gather(b: KernelBuilder) -> None:
+    source, indices = b.outer(b.anchor.inputs[0]), b.outer(b.anchor.inputs[1])
+    dims = source.type.dims
+    axis = int(b.anchor.attrs.get("axis", 0)) % len(dims)
+    type, bits = word(source.dtype)
+    count = product(indices.type.dims)
+    index_type = "int64_t" if indices.dtype is DType.int64 else "int32_t"
+    b.label = "gather"
+    b.headers.append("move.h")
+    # The runtime fills in the step of a fault.
+    b.line(
+        f"return gather_{bits}(env, 0, {b.size(dims[axis])}, {b.size(product(dims[axis + 1 :]))}, "
+        f"{b.input(source, type)}, {b.size(count)}, {b.input(indices, index_type)}, "
+        f"{int(index_type == 'int64_t')}, {b.output(type=type)}, begin, end);"
+    )
+    b.units = b.size(dim(product(dims[:axis]) * count))
+
+
+def copy_step(value: Value, output: Value, nr: int) -> Step:
+    """A copy of ``value`` to where another output of the model lies."""
+    node = Node("Identity", [value], [output], name=f"{output.name} (copy)")
+    builder = KernelBuilder(Region.of(node), nr)
+    identity(builder)
+    return builder.build()
+

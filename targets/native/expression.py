@@ -1,0 +1,240 @@
+"""Scalar expressions of operators as C over 8-lane vectors.
+
+A float32, float64, int32, int64 or uint8 operand is a v8f, v8d, v8i, v8l or v8b; a bool is a mask, a v8i of 0 and -1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from mcpc import ops
+from mcpc.errors import TargetError
+from mcpc.ir import DType, Node, Value
+from mcpc.ops import expr as e
+
+from .ctext import c_type, literal
+
+VECTORS: dict[DType, str] = {
+    DType.float32: "v8f",
+    DType.float64: "v8d",
+    DType.int32: "v8i",
+    DType.uint32: "v8u",
+    DType.int64: "v8l",
+    DType.uint8: "v8b",
+    DType.int8: "v8c",
+}
+
+#: Primitives that are one C operator on every arithmetic vector.
+INFIX = {"add": "+", "sub": "-", "mul": "*", "bitand": "&", "bitor": "|", "bitxor": "^"}
+COMPARE = {"eq": "==", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+LOGIC = {"and": "&", "or": "|", "xor": "^"}
+#: float32 functions of vmath.h and simd.h, called v8f_<name>.
+FLOAT_FUNCTIONS = (
+    *("abs", "neg", "floor", "ceil", "round", "sqrt", "max", "min"),
+    *("exp", "log", "tanh", "sigmoid", "erf", "pow", "sin", "cos", "expm1", "log1p"),
+)
+
+
+def vector_type(dtype: DType) -> str:
+    """The C vector of a stored type; bool is a mask once loaded."""
+    if dtype is DType.bool:
+        return "v8i"
+    if dtype not in VECTORS:
+        raise TargetError("E109", f"native code computes no {dtype.name} yet")
+    return VECTORS[dtype]
+
+
+def load(dtype: DType, pointer: str, stride: str, lanes: str) -> str:
+    """Eight elements at ``pointer``: neighbours where ``stride`` is "1", one repeated where it is "0"."""
+    if dtype is DType.bool:
+        return f"v8i_mask_from_bool({_load('v8b', pointer, stride, lanes)})"
+    return _load(vector_type(dtype), pointer, stride, lanes)
+
+
+def _load(vector: str, pointer: str, stride: str, lanes: str) -> str:
+    if stride == "0":
+        return f"{vector}_splat(*({pointer}))"
+    if stride == "1":
+        return f"{vector}_load({pointer}, {lanes})"
+    return f"{vector}_load_strided({pointer}, {stride}, {lanes})"
+
+
+def store(dtype: DType, pointer: str, value: str, lanes: str) -> str:
+    if dtype is DType.bool:
+        return f"v8b_store({pointer}, v8b_from_mask({value}), {lanes});"
+    return f"{vector_type(dtype)}_store({pointer}, {value}, {lanes});"
+
+
+class Printer:
+    """Prints nodes of a chain as C statements.
+
+    ``operand(value)`` gives the C text of a value that the chain does not compute. ``statements`` grows as nodes
+    are printed; a result is the name of a variable in it.
+    """
+
+    def __init__(self, operand: Callable[[Value], str], prefix: str = "t") -> None:
+        self._operand = operand
+        self._prefix = prefix
+        self._results: dict[int, str] = {}
+        self.statements: list[str] = []
+
+    def define(self, value: Value, text: str) -> None:
+        self._results[id(value)] = text
+
+    def text(self, value: Value) -> str:
+        if id(value) not in self._results:
+            self._results[id(value)] = self._operand(value)
+        return self._results[id(value)]
+
+    def node(self, node: Node) -> None:
+        """Add the statements that compute an elementwise node's output."""
+        tree = ops.expression(node)
+        assert tree is not None, node
+        out = node.output
+        texts: dict[int, tuple[str, DType | None]] = {}
+        trees = list(e.postorder(tree))
+        uses: dict[int, int] = {}
+        for item in trees:
+            for child in item.args:
+                uses[id(child)] = uses.get(id(child), 0) + 1
+        for item in trees:
+            if item.op == "arg":
+                value = node.inputs[int(item.value)]  # type: ignore[arg-type]
+                assert value is not None
+                texts[id(item)] = (self.text(value), value.dtype)
+            elif item.op == "const":
+                texts[id(item)] = ("", None)
+            else:
+                text, dtype = self._apply(node, item, [texts[id(child)] for child in item.args])
+                if uses.get(id(item), 0) > 1:
+                    text = self._variable(text, dtype)
+                texts[id(item)] = (text, dtype)
+        text, dtype = texts[id(tree)]
+        if dtype is None:
+            text, dtype = self._constant(tree, out.dtype), out.dtype
+        if dtype is not out.dtype:
+            text = convert(text, dtype, out.dtype)
+        self.define(out, self._variable(text, out.dtype))
+
+    def _variable(self, text: str, dtype: DType | None) -> str:
+        assert dtype is not None
+        name = f"{self._prefix}{len(self.statements)}"
+        self.statements.append(f"{vector_type(dtype)} {name} = {text};")
+        return name
+
+    @staticmethod
+    def _constant(item: e.Expr, dtype: DType) -> str:
+        number = item.value
+        assert isinstance(number, (int, float))
+        if dtype is DType.bool:
+            return f"(v8i){-1 if number else 0}"
+        return f"({vector_type(dtype)}){literal(number, dtype)}"
+
+    def _apply(self, node: Node, item: e.Expr, args: Sequence[tuple[str, DType | None]]) -> tuple[str, DType]:
+        kinds = args[1:] if item.op == "where" else args
+        dtype = next((kind for _, kind in kinds if kind is not None), None)
+        if dtype is None:
+            dtype = node.output.dtype if node.output.dtype is not DType.bool else DType.float32
+        if item.op == "cast":
+            assert isinstance(item.value, DType)
+            return convert(args[0][0], dtype, item.value), item.value
+        texts = []
+        for index, (text, kind) in enumerate(args):
+            wanted = DType.bool if item.op == "where" and index == 0 else dtype
+            if kind is None:
+                text = self._constant(item.args[index], wanted)
+            elif kind is not wanted:
+                text = convert(text, kind, wanted)
+            texts.append(text)
+        result = DType.bool if e.PRIMITIVES[item.op].is_bool else dtype
+        printed = _primitive(item.op, dtype, texts)
+        if printed is None:
+            raise TargetError(
+                "E102",
+                f"native code has no {item.op} of {dtype.name} yet",
+                op=node.op,
+                node=node.name,
+            )
+        return printed, result
+
+
+def convert(text: str, source: DType, target: DType) -> str:
+    """``text`` of type ``source`` as ``target``, as ONNX Cast does."""
+    if source is target:
+        return text
+    vector = vector_type(target)
+    if target is DType.bool:
+        return _mask(f"({text} != 0)", source)
+    if source is DType.bool:
+        ones = f"(v8i)({text} & 1)"
+        return ones if vector == "v8i" else f"__builtin_convertvector({ones}, {vector})"
+    if source is DType.float32 and target in (DType.int32, DType.int64):
+        return f"{vector}_from_v8f({text})"
+    if source.is_float and not target.is_float:
+        # Through int64, which holds every narrower integer: the low bits are what a C cast of a wrapped value gives.
+        wide = f"v8l_from_v8f(__builtin_convertvector({text}, v8f))" if source is DType.float64 else f"v8l_from_v8f({text})"
+        return f"__builtin_convertvector({wide}, {vector})"
+    return f"__builtin_convertvector({text}, {vector})"
+
+
+def _mask(comparison: str, dtype: DType) -> str:
+    """A comparison of ``dtype`` vectors as a v8i mask."""
+    return comparison if dtype.itemsize == 4 or dtype is DType.bool else f"__builtin_convertvector({comparison}, v8i)"
+
+
+def _primitive(op: str, dtype: DType, args: Sequence[str]) -> str | None:
+    """C text of one primitive on operands of ``dtype``; None where there is none."""
+    if op in LOGIC:
+        return f"({args[0]} {LOGIC[op]} {args[1]})"
+    if op == "not":
+        return f"(~{args[0]})"
+    if op in COMPARE:
+        return _mask(f"({args[0]} {COMPARE[op]} {args[1]})", dtype)
+    if op == "where":
+        mask = args[0] if dtype.itemsize == 4 or dtype is DType.bool else None
+        if mask is None:
+            wide = {8: "v8l", 1: "v8c"}.get(dtype.itemsize)
+            if wide is None:
+                return None
+            mask = f"__builtin_convertvector({args[0]}, {wide})"
+        return f"({mask} ? {args[1]} : {args[2]})"
+    if dtype is DType.bool:
+        return None
+    if op in INFIX and not (op.startswith("bit") and dtype.is_float):
+        return f"({args[0]} {INFIX[op]} {args[1]})"
+    if op == "div" and dtype.is_float:
+        return f"({args[0]} / {args[1]})"
+    if op == "isnan" and dtype.is_float:
+        return _mask(f"({args[0]} != {args[0]})", dtype)
+    if dtype is DType.float32:
+        if op == "isinf":
+            return f"(v8f_abs({args[0]}) == __builtin_inff())"
+        if op == "sign":
+            return f"({args[0]} > 0.0f ? (v8f)1.0f : {args[0]} < 0.0f ? (v8f)-1.0f : {args[0]})"
+        if op in FLOAT_FUNCTIONS:
+            return f"v8f_{op}({', '.join(args)})"
+        return None
+    if op in ("max", "min"):
+        return f"__builtin_elementwise_{op + 'imum' if dtype.is_float else op}({', '.join(args)})"
+    if op == "neg":
+        return f"(-{args[0]})"
+    if op == "abs":
+        return f"__builtin_elementwise_abs({args[0]})"
+    if dtype is DType.float64 and op in ("floor", "ceil", "sqrt"):
+        return f"__builtin_elementwise_{op}({args[0]})"
+    if op == "bitnot":
+        return f"(~{args[0]})"
+    return None
+
+
+def supported(node: Node) -> str | None:
+    """Why an elementwise node has no native code, None where it has."""
+    try:
+        for value in (*node.inputs, *node.outputs):
+            if value is not None:
+                vector_type(value.dtype)
+                c_type(value.dtype)
+        Printer(lambda value: "x").node(node)
+    except TargetError as error:
+        return error.message
+    return None

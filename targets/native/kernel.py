@@ -1,0 +1,221 @@
+"""One specialised C function, and the step that calls it."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import sympy
+
+from mcpc.errors import ModelError
+from mcpc.ir import Dim, DType, Node, TensorType, Value
+
+from .ctext import c_type, indent, literal, size, size_variable
+from .expression import Printer, load, vector_type
+from .iteration import rows_and_columns
+from .region import Region
+
+Array = np.ndarray[Any, Any]
+
+#: Stands for a kernel's own name in its text, so that equal kernels have equal text.
+SELF = "KERNEL"
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A C function of type mcp26_body whose argument is a table of operand pointers (``const void *const *``)."""
+
+    label: str
+    text: str
+
+    @property
+    def name(self) -> str:
+        digest = hashlib.sha256(self.text.encode()).hexdigest()[:10]
+        return f"{re.sub(r'[^a-z0-9]+', '_', self.label.lower()).strip('_')}_{digest}"
+
+    @property
+    def source(self) -> str:
+        return self.text.replace(SELF, self.name)
+
+    @property
+    def prototype(self) -> str:
+        return f"int32_t {self.name}(mcp26_env *, void *, int64_t, int64_t, uint32_t);"
+
+
+Operand = Value | Array
+
+
+@dataclass
+class Step:
+    """What a node became: ``operands`` fill the kernel's pointer table. ``units`` and ``grain`` are C expressions of the
+    parallel loop. ``label`` names the kernel for people."""
+
+    node: Node
+    region: Region
+    kernel: Kernel
+    operands: list[Operand]
+    units: str
+    grain: str
+    symbols: tuple[str, ...]
+    scratch: int
+
+
+class KernelBuilder:
+    """Collects the text and the operands of one kernel.
+
+    Emitters ask for pointers (:meth:`input`, :meth:`output`, :meth:`constant`), add body lines, and set ``units``: the
+    number of items of the parallel loop, of which the body runs [begin, end).
+    """
+
+    def __init__(self, region: Region, nr: int) -> None:
+        self.region = region
+        self.node = region.node
+        self.nr = nr
+        self.label = region.label
+        self.headers: list[str] = []
+        self.units = "1"
+        self.grain = "1"
+        self.scratch = 0
+        self._operands: list[Operand] = []
+        self._functions: list[str] = []
+        self._lines: list[str] = []
+        self._symbols: dict[str, None] = {}
+
+    # ---- operands
+
+    def _pointer(self, operand: Operand) -> int:
+        for index, known in enumerate(self._operands):
+            if known is operand:
+                return index
+        self._operands.append(operand)
+        return len(self._operands) - 1
+
+    def input(self, value: Value | None, type: str = "") -> str:
+        """C text of a pointer to the elements of an operand of the region, as ``type`` (default: the element's)."""
+        outer = self.region.outer(value)
+        assert outer is not None
+        return f"ARG({type or c_type(outer.dtype)}, {self._pointer(outer)})"
+
+    def output(self, index: int = 0, type: str = "") -> str:
+        value = self.node.outputs[index]
+        assert value is not None
+        return f"OUT({type or c_type(value.dtype)}, {self._pointer(value)})"
+
+    def outer(self, value: Value | None) -> Value:
+        """The graph's value behind a required operand of the anchor."""
+        outer = self.region.outer(value)
+        assert outer is not None
+        return outer
+
+    @property
+    def anchor(self) -> Node:
+        assert self.region.anchor is not None
+        return self.region.anchor
+
+    @property
+    def worker_scratch(self) -> str:
+        """The running worker's ``scratch`` bytes."""
+        return "(float *)(void *)(env->scratch + worker * env->scratch_stride)"
+
+    def constant(self, data: Array, type: str = "float") -> str:
+        """A pointer to packed weights; equal arrays share one place in the file."""
+        return f"ARG({type}, {self._pointer(data)})"
+
+    # ---- text
+
+    def size(self, value: Dim) -> str:
+        if isinstance(value, sympy.Expr):
+            self._symbols.update(dict.fromkeys(sorted(str(s.name) for s in value.free_symbols)))
+        return size(value)
+
+    def line(self, *lines: str) -> None:
+        self._lines.extend(lines)
+
+    def function(self, text: str) -> None:
+        self._functions.append(text)
+
+    def call(self, name: str, *arguments: str | Dim) -> None:
+        texts = [argument if isinstance(argument, str) else self.size(argument) for argument in arguments]
+        self.line(f"{name}({', '.join(texts)});")
+
+    def epilogue(self) -> str:
+        """The name of the function that finishes 8 results: bias is not part of it, see :meth:`epilogue_with`."""
+        return self.epilogue_with(None)
+
+    def epilogue_with(self, bias: Array | None) -> str:
+        """Define the region's epilogue, with ``bias`` [columns] added first, and return its name.
+
+        The chain sees the anchor's result as rows x columns, columns being the innermost dimension in memory.
+        """
+        region = self.region
+        if bias is None and not region.chain:
+            return "epilogue_none"
+        result = self.node.output.type
+        printer = Printer(lambda value: self._epilogue_operand(value, result))
+        lines: list[str] = []
+        if bias is not None:
+            lines.append(f"acc = acc + v8f_load({self.constant(bias)} + n, lanes);")
+        printer.define(self.anchor.output, "acc")
+        for node in region.chain:
+            printer.node(node)
+        lines += printer.statements
+        lines.append(f"return {printer.text(region.result) if region.chain else 'acc'};")
+        name = f"{SELF}_epilogue"
+        self.function(
+            f"MCP26_INLINE v8f {name}(v8f acc, const void *const *args, int64_t m, int64_t n, int64_t lanes) {{\n"
+            f"    (void)args, (void)m, (void)n, (void)lanes;\n{indent(lines)}\n}}"
+        )
+        return name
+
+    def _epilogue_operand(self, value: Value, result: TensorType) -> str:
+        outer = self.region.outer(value)
+        assert outer is not None
+        if outer.data is not None and outer.data.size == 1:
+            return scalar(outer)
+        steps = rows_and_columns(result, outer.type)
+        assert steps is not None, f"{outer!r} is not an epilogue operand of {self.node!r}"
+        row, column = steps
+        terms = [self.input(value)]
+        if row != 0:
+            terms.append("m" if row == 1 else f"m * {self.size(row)}")
+        if column != 0:
+            terms.append("n" if column == 1 else f"n * {self.size(column)}")
+        return load(outer.dtype, " + ".join(terms), self.size(column), "lanes")
+
+    def build(self) -> Step:
+        node = self.node
+        text = "\n".join(
+            [
+                *(f'#include "{header}"' for header in dict.fromkeys(self.headers)),
+                "",
+                *self._functions,
+                f"int32_t {SELF}(mcp26_env *env, void *arg, int64_t begin, int64_t end, uint32_t worker) {{",
+                "    const void *const *args = arg;",
+                "    (void)env, (void)args, (void)begin, (void)end, (void)worker;",
+                *(f"    const int64_t {size_variable(name)} = SYMBOL({name!r});" for name in self._symbols),
+                indent(self._lines),
+                "    return 0;",
+                "}",
+                "",
+            ]
+        )
+        kernel = Kernel(self.label, text)
+        return Step(
+            node, self.region, kernel, self._operands, self.units, self.grain, tuple(self._symbols), self.scratch
+        )
+
+
+def scalar(value: Value) -> str:
+    """A one-element constant as a vector literal."""
+    assert value.data is not None
+    item = value.data.reshape(-1)[0]
+    if value.dtype is DType.bool:
+        return f"(v8i){-1 if item else 0}"
+    return f"({vector_type(value.dtype)}){literal(item, value.dtype)}"
+
+
+def unsupported(node: Node, what: str, hint: str = "") -> ModelError:
+    return ModelError("E102", f"{node.op}: {what} is not supported by native code", op=node.op, node=node.name, hint=hint)

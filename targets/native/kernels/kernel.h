@@ -1,0 +1,13 @@
+/* kernel.h: what every generated translation unit starts with. */
+#ifndef MCP26_KERNEL_H
+#define MCP26_KERNEL_H
+
+#include "mcp26_abi.h"
+#include "simd.h"
+
+/* Sizes that depend on symbols. */
+MCP26_INLINE int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b != 0 && (a < 0) != (b < 0)); }
+MCP26_INLINE int64_t min_size(int64_t a, int64_t b) { return a < b ? a : b; }
+MCP26_INLINE int64_t max_size(int64_t a, int64_t b) { return a > b ? a : b; }
+
+#endif
