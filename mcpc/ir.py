@@ -178,9 +178,7 @@ class Value:
 
     __slots__ = ("data", "name", "producer", "type", "users")
 
-    def __init__(
-        self, name: str, type: TensorType, data: np.ndarray[Any, Any] | None = None
-    ) -> None:
+    def __init__(self, name: str, type: TensorType, data: np.ndarray[Any, Any] | None = None) -> None:
         self.name = name
         self.type = type
         self.data = data
@@ -264,8 +262,8 @@ class Node:
 class _Edit:
     """Changes to a list of nodes that wait for the end of :meth:`Graph.edit`."""
 
+    members: set[Node]
     before: dict[Node, list[Node]] = field(default_factory=dict)
-    removed: set[Node] = field(default_factory=set)
 
     def applied_to(self, nodes: Iterable[Node]) -> list[Node]:
         result: list[Node] = []
@@ -276,7 +274,7 @@ class _Edit:
             if inserted is not None:  # these may have anchors of their own
                 stack.append(node)
                 stack.extend(reversed(inserted))
-            elif node not in self.removed:
+            elif node in self.members:
                 result.append(node)
         return result
 
@@ -335,8 +333,7 @@ class Graph:
     ) -> tuple[Value, ...]:
         """Append a node with new outputs of these ``types`` and return the outputs."""
         outputs = [
-            Value(self.fresh(names[i] if i < len(names) else f"{name or op}_{i}"), type)
-            for i, type in enumerate(types)
+            Value(self.fresh(names[i] if i < len(names) else f"{name or op}_{i}"), type) for i, type in enumerate(types)
         ]
         self.append(Node(op, inputs, outputs, attrs, name, domain))
         return tuple(outputs)
@@ -345,13 +342,15 @@ class Graph:
 
     @contextmanager
     def edit(self) -> Iterator[None]:
-        """Within the block :meth:`insert_before` and :meth:`remove` take constant time: ``nodes`` keeps its old contents
-        (what is appended included) until the block ends, and is then rebuilt once. Producers and users are always current.
+        """Within the block :meth:`insert_before`, :meth:`remove` and :meth:`owns` take constant time.
+
+        ``nodes`` keeps its old contents (what is appended included) until the block ends, and is then rebuilt once.
+        Producers and users are always current.
         """
         if self._edit is not None:
             yield
             return
-        self._edit = _Edit()
+        self._edit = _Edit(set(self.nodes))
         try:
             yield
         finally:
@@ -369,7 +368,13 @@ class Graph:
         self.nodes[index:index] = nodes
         self._link(nodes)
 
+    def owns(self, node: Node) -> bool:
+        """Whether ``node`` is one of this graph's own, not of an outer or inner one."""
+        return node in (self.nodes if self._edit is None else self._edit.members)
+
     def _link(self, nodes: Sequence[Node]) -> None:
+        if self._edit is not None:
+            self._edit.members.update(nodes)
         for node in nodes:
             for output in node.outputs:
                 if output is not None:
@@ -420,7 +425,7 @@ class Graph:
                 output.producer = None
         self.set_inputs(node, [])
         if self._edit is not None:
-            self._edit.removed.add(node)
+            self._edit.members.discard(node)
         else:
             self.nodes.remove(node)
 
@@ -521,7 +526,9 @@ class Graph:
 
         known: dict[int, Value] = {id(value): value for value in self.inputs}
         names: dict[str, Value] = {}
-        outer = {id(value) for value in self.captures()} if any(True for n in self.nodes for _ in n.subgraphs()) else set()
+        outer = (
+            {id(value) for value in self.captures()} if any(True for n in self.nodes for _ in n.subgraphs()) else set()
+        )
         uses: dict[int, int] = {}
         for node in self.nodes:
             for value in node.inputs:

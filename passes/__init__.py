@@ -1,1 +1,12 @@
-"""."""
+"""The built-in passes; found through the entry-point group `mcpc.passes`."""
+
+from mcpc.pipeline import Pass
+
+from .cse import CommonSubexpressions
+from .dce import DeadCode
+from .fold import Fold
+from .fuse import Fuse
+from .simplify import Simplify
+
+#: Pass name -> class.
+PASSES: dict[str, type[Pass]] = {cls.name: cls for cls in (Fold, Simplify, CommonSubexpressions, DeadCode, Fuse)}
