@@ -9,7 +9,7 @@ from mcpc.ops.context import InferContext, differ
 
 
 def check_graph(graph: Graph) -> None:
-    """Raise :class:`PassError` E200 where the structure is broken (:meth:`Graph.verify`), or where a node's outputs cannot
+    """Raise :class:`PassError` E200 where the structure is broken (:meth:`Graph.verify`), or a node's outputs cannot
     have the types they carry, given the types of its inputs."""
     graph.verify()
     _check_types(graph, InferContext())

@@ -41,11 +41,10 @@ class Patch:
         attrs: dict[str, Any] | None = None,
         type: TensorType | None = None,
     ) -> Value:
-        """A new node named after the root; its one output has ``type``, which is inferred where it is None."""
-        output = Value(
-            self.graph.fresh(f"{self.root.output.name}.{op}"), type or TensorType(self.root.output.dtype, None)
-        )
-        node = Node(op, inputs, [output], attrs, self.root.name)
+        """The output of a new node; it has ``type``, or what is inferred where that is None."""
+        name = self.graph.fresh(f"{self.root.output.name}.{op}")
+        output = Value(name, type or TensorType(self.root.output.dtype, None))
+        node = Node(op, inputs, [output], attrs, name)
         if type is None:
             ops.infer_node(node, ops.InferContext())
         self.nodes.append(node)
@@ -55,8 +54,14 @@ class Patch:
         return self.graph.constant(stem, data)
 
     def replace(self, *outputs: Value) -> Patch:
-        """The finished patch: ``outputs`` stand in for the root's first outputs, in order; nobody uses the others."""
+        """The finished patch: ``outputs`` stand in for the root's first outputs, in order; nobody uses the others.
+
+        The node that makes the first one inherits the root's name.
+        """
         self.outputs = list(outputs)
+        for node in self.nodes:
+            if node.output is outputs[0]:
+                node.name = self.root.name
         return self
 
 
@@ -151,7 +156,7 @@ class _Driver:
                 patch = each(node, self.graph)
                 if patch is None:
                     continue
-                name = each.__name__  # type: ignore[attr-defined]
+                name = each.__name__
                 self.counts[name] = self.counts.get(name, 0) + 1
                 self.budget -= 1
                 if self.budget < 0:

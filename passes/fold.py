@@ -27,7 +27,7 @@ class Fold(Pass):
     """Replaces constant subgraphs by their results.
 
     Results may be larger than the constants they are made of by ``limit`` bytes where these are mere sizes and scalars
-    (a mask, a grid of anchors), and not at all where they are weights. What takes a tensor of more than ``memory`` bytes
+    (a mask, a grid of anchors), and not at all where they are weights. What takes tensors of over ``memory`` bytes
     is not computed.
     """
 
