@@ -69,6 +69,7 @@ class Container:
 
     format_version: tuple[int, int]
     runtime_version: tuple[int, int]
+    file_size: int
     sections: tuple[Section, ...]
     prologue: bytes
 
@@ -123,7 +124,7 @@ def read_container(file: BinaryIO) -> Container:
         raise damaged("the section table's checksum is wrong")
     sections = tuple(Section(kind, offset, size, crc) for kind, crc, offset, size in _ENTRY.iter_unpack(table))
     _check_extents(sections, table_offset, size)
-    return Container((major, minor), (needs[0], needs[1]), sections, header + table)
+    return Container((major, minor), (needs[0], needs[1]), size, sections, header + table)
 
 
 def _check_extents(sections: Sequence[Section], table_offset: int, file_size: int) -> None:

@@ -172,5 +172,7 @@ CODES: dict[str, str] = {
     "E604": "the run was cancelled",
     "E605": "memory is exhausted",
     "E606": "the outputs differ from the reference",
+    "E607": "the session is closed, or an output is unknown or cannot be bound",
+    "E608": "the runtime library is missing or of another version",
     "E700": "a bug in mcpc",
 }
