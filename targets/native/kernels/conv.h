@@ -1,0 +1,93 @@
+/* conv.h: convolutions over NHWC activations, without an im2col buffer.
+ *
+ * An activation is [batch][height][width][channels]; two neighbouring pixels are `x_pixel` (input) or `y_pixel` (output)
+ * elements apart, at least the channels: so that an operand may be a slice of the channels of a larger tensor. 1-D is
+ * height 1. The epilogue's m is the output pixel ((item * out_h) + row) * out_w + column, its n the output channel.
+ *
+ * Weights, from ONNX's W[out_c][in_c / groups][kernel_h][kernel_w] with G = groups, O = out_c / G, I = in_c / G:
+ *
+ *     conv_f32          [G][packed as tile.h says, N = O, K = kernel_h * kernel_w * I in the order (kh, kw, i)]
+ *     conv_nchw_in_f32  [packed as tile.h says, N = out_c, K = in_c * kernel_h * kernel_w in the order (i, kh, kw)]
+ *
+ * Pointwise (1x1, stride 1, no padding, one group) is gemm_f32 with M = batch * height * width.
+ * Padding at the bottom and right follows from the output's size.
+ */
+#ifndef MCP26_CONV_H
+#define MCP26_CONV_H
+
+#include "gemm.h"
+
+typedef struct {
+    int64_t batch;
+    int64_t in_h, in_w, in_c, x_pixel;
+    int64_t out_h, out_w, out_c, y_pixel;
+    int64_t kernel_h, kernel_w, stride_h, stride_w, dilation_h, dilation_w;
+    int64_t pad_top, pad_left;
+    int64_t groups;
+} conv_shape;
+
+typedef struct {
+    conv_shape s;
+    const float *x, *zeros;
+    int64_t depth; /* channels of a group */
+} conv_left;
+
+/* Tap by tap: each of the tile's output pixels points at its input pixel, or at zeros beyond the edge. */
+MCP26_INLINE void conv_source(const void *left, v8f *acc, int64_t rows, int64_t vectors, int64_t m, const float *b,
+                              int64_t panel_stride, int64_t columns) {
+    const conv_left *l = left;
+    const conv_shape s = l->s;
+    (void)columns;
+    int64_t top[TILE_MAX], side[TILE_MAX], corner[TILE_MAX];
+    int64_t column = m % s.out_w, row = m / s.out_w % s.out_h, item = m / s.out_w / s.out_h;
+    MCP26_UNROLL for (int64_t i = 0; i < rows; i++) {
+        top[i] = row * s.stride_h - s.pad_top;
+        side[i] = column * s.stride_w - s.pad_left;
+        corner[i] = ((item * s.in_h + top[i]) * s.in_w + side[i]) * s.x_pixel;
+        if (++column == s.out_w) {
+            column = 0;
+            if (++row == s.out_h) row = 0, item++;
+        }
+    }
+    for (int64_t kh = 0; kh < s.kernel_h; kh++) {
+        for (int64_t kw = 0; kw < s.kernel_w; kw++) {
+            int64_t down = kh * s.dilation_h, across = kw * s.dilation_w;
+            const float *a[TILE_MAX];
+            MCP26_UNROLL for (int64_t i = 0; i < rows; i++) {
+                int is_inside = (uint64_t)(top[i] + down) < (uint64_t)s.in_h &&
+                                (uint64_t)(side[i] + across) < (uint64_t)s.in_w;
+                a[i] = is_inside ? l->x + (corner[i] + (down * s.in_w + across) * s.x_pixel) : l->zeros;
+            }
+            tile_accumulate(acc, rows, vectors, a, b + (kh * s.kernel_w + kw) * l->depth * MCP26_NR, MCP26_NR,
+                            panel_stride, 8 * vectors, l->depth);
+        }
+    }
+}
+
+MCP26_INLINE int64_t conv_group_units(conv_shape s) {
+    return tile_units(s.batch * s.out_h * s.out_w, s.out_c / s.groups,
+                      s.kernel_h * s.kernel_w * (s.in_c / s.groups));
+}
+
+/* Units of conv_f32: those of one group, times the groups. */
+MCP26_INLINE int64_t conv_f32_units(conv_shape s) { return s.groups * conv_group_units(s); }
+
+/* y = epilogue(x * w), any kernel, stride, dilation, padding and groups. `zeros`: in_c / groups zeros. */
+MCP26_INLINE void conv_f32(conv_shape s, const float *x, const float *w, const float *zeros, float *y,
+                           mcp26_epilogue epilogue, const void *const *args, int64_t begin, int64_t end) {
+    int64_t units = conv_group_units(s), depth = s.in_c / s.groups, channels = s.out_c / s.groups;
+    int64_t panel_stride = s.kernel_h * s.kernel_w * depth * MCP26_NR;
+    for (int64_t u = begin; u < end;) {
+        int64_t g = u / units, first = u % units, last = mcp26_min(units, first + end - u);
+        conv_left left = {s, x + g * depth, zeros, depth};
+        tile_product t = {.rows = s.batch * s.out_h * s.out_w, .columns = channels,
+                          .depth = s.kernel_h * s.kernel_w * depth, .source = conv_source, .left = &left,
+                          .b = w + g * mcp26_ceil_div(channels, MCP26_NR) * panel_stride,
+                          .panel_stride = panel_stride, .c = y + g * channels, .ldc = s.y_pixel,
+                          .epilogue = epilogue, .args = args, .column0 = g * channels};
+        tile_units_run(t, first, last);
+        u += last - first;
+    }
+}
+
+#endif

@@ -1,0 +1,177 @@
+/* vmath.h: elementary functions on 8 lanes, the same bits on every ISA (only +, *, /, fma and integer operations).
+ *
+ * Largest errors, in units in the last place (tests/kernels measures them): exp, log 1; sigmoid, tanh 2.5; erf 1.5; pow, sin, cos 0.6.
+ * Infinities, zeros, denormals and NaN behave as in C's libm. sin and cos hold for |x| < 2^40; beyond, they give some
+ * value in [-1, 1].
+ */
+#ifndef MCP26_VMATH_H
+#define MCP26_VMATH_H
+
+#include "simd.h"
+
+#define MCP26_INFINITY __builtin_inff()
+#define MCP26_NAN __builtin_nanf("")
+
+/* x = n ln 2 + r with |r| <= ln 2 / 2; the integer n is given as bits << 23, ready to be added to an exponent. */
+typedef struct {
+    v8i n;
+    v8f r;
+} vmath_reduced;
+
+MCP26_INLINE vmath_reduced vmath_reduce(v8f x) {
+    /* Adding 1.5 * 2^23 rounds to an integer, which then sits in the low bits. */
+    v8f shifted = v8f_fma(x, 1.44269504f, 12582912.0f);
+    v8f n = shifted - 12582912.0f;
+    v8f r = v8f_fma(n, -0x1.62e43p-1f, x);
+    return (vmath_reduced){(v8i)shifted - 0x4b400000, v8f_fma(n, 0x1.05c61p-29f, r)};
+}
+
+/* e^r - 1 for |r| <= ln 2 / 2 (Cephes' polynomial). */
+MCP26_INLINE v8f vmath_expm1(v8f r) {
+    v8f q = v8f_fma(r, 1.9875691500e-4f, 1.3981999507e-3f);
+    q = v8f_fma(q, r, 8.3334519073e-3f);
+    q = v8f_fma(q, r, 4.1665795894e-2f);
+    q = v8f_fma(q, r, 1.6666665459e-1f);
+    q = v8f_fma(q, r, 5.0000001201e-1f);
+    return v8f_fma(q, r * r, r);
+}
+
+/* 2^n for -126 <= n <= 127. */
+MCP26_INLINE v8f vmath_power_of_two(v8i n) { return (v8f)((n + 127) << 23); }
+
+MCP26_INLINE v8f v8f_exp(v8f x) {
+    x = v8f_select(x > 89.0f, 89.0f, x); /* a NaN passes both */
+    x = v8f_select(x < -104.0f, -104.0f, x);
+    vmath_reduced t = vmath_reduce(x);
+    v8i half = t.n >> 1; /* in two steps: n may lie beyond the exponent's range at both ends */
+    return (vmath_expm1(t.r) + 1.0f) * vmath_power_of_two(half) * vmath_power_of_two(t.n - half);
+}
+
+/* N. Juffa's polynomial for log1p on [-1/3, 1/3]. */
+MCP26_INLINE v8f v8f_log(v8f x) {
+    v8i is_tiny = x < 0x1p-126f;
+    v8f a = v8f_select(is_tiny, x * 8388608.0f, x);
+    v8i e = ((v8i)a - 0x3f2aaaab) & (int32_t)0xff800000;
+    v8f m = (v8f)((v8i)a - e) - 1.0f;
+    v8f i = v8f_from_v8i(e >> 23) - v8f_select(is_tiny, 23.0f, 0.0f);
+    v8f s = m * m;
+    v8f r = v8f_fma(s, -0.130310059f, -0.121483512f);
+    v8f t = v8f_fma(s, 0.140869141f, 0.139814854f);
+    r = v8f_fma(r, s, -0.166846126f);
+    t = v8f_fma(t, s, 0.200120345f);
+    r = v8f_fma(r, s, -0.249996200f);
+    r = v8f_fma(t, m, r);
+    r = v8f_fma(r, m, 0.333331972f);
+    r = v8f_fma(r, m, -0.5f);
+    r = v8f_fma(r, s, m);
+    r = v8f_fma(i, 0x1.62e43p-1f, r);
+    r = v8f_select(x == MCP26_INFINITY, MCP26_INFINITY, r);
+    r = v8f_select(x == 0.0f, -MCP26_INFINITY, r);
+    return v8f_select((x >= 0.0f), r, MCP26_NAN);
+}
+
+MCP26_INLINE v8f v8f_tanh(v8f x) {
+    v8f two = v8f_abs(x) * 2.0f;
+    two = v8f_select(two > 30.0f, 30.0f, two);
+    vmath_reduced t = vmath_reduce(two);
+    v8f scale = vmath_power_of_two(t.n);
+    v8f e = v8f_fma(vmath_expm1(t.r), scale, scale - 1.0f); /* e^2|x| - 1, exact near zero */
+    return v8f_copysign(e / (e + 2.0f), x);
+}
+
+/* 1 / (1 + e^-x), with full relative accuracy on both sides. */
+MCP26_INLINE v8f v8f_sigmoid(v8f x) {
+    v8f e = v8f_exp(v8f_neg(v8f_abs(x)));
+    return v8f_select(x < 0.0f, e, 1.0f) / (e + 1.0f);
+}
+
+/* N. Juffa's two polynomials. */
+MCP26_INLINE v8f v8f_erf(v8f x) {
+    v8f t = v8f_abs(x), s = x * x;
+    v8f r = v8f_fma(t, -0x1.22p-16f, 0x1.91cfb2p-12f);
+    v8f u = v8f_fma(t, -0x1.fd1438p-9f, 0x1.8d6342p-6f);
+    r = v8f_fma(r, s, u);
+    r = v8f_fma(r, t, -0x1.b55cb8p-4f);
+    r = v8f_fma(r, t, -0x1.450aa0p-1f);
+    r = v8f_fma(r, t, -0x1.079d0cp-3f);
+    r = v8f_fma(r, t, v8f_neg(t));
+    v8f large = v8f_copysign(1.0f - v8f_exp(v8f_select(t > 4.0f, -30.0f, r)), x);
+    v8f p = v8f_fma(s, -5.96761703e-4f, 4.99119423e-3f);
+    p = v8f_fma(p, s, -2.67681349e-2f);
+    p = v8f_fma(p, s, 1.12819925e-1f);
+    p = v8f_fma(p, s, -3.76125336e-1f);
+    p = v8f_fma(p, s, 1.28379166e-1f);
+    v8f small = v8f_fma(p, x, x);
+    return v8f_select(t > 0.927734375f, large, small); /* a NaN compares false and passes through `small` */
+}
+
+/* log2 of positive finite x with 40 good bits: 2 atanh((m-1)/(m+1)) / ln 2 as a series. */
+MCP26_INLINE v8d vmath_log2(v8f x) {
+    v8l bits = (v8l)__builtin_convertvector(x, v8d);
+    v8l e = (bits - 0x3fe5555555555555) >> 52;
+    v8d m = (v8d)(bits - (e << 52));
+    v8d s = (m - 1.0) / (m + 1.0), z = s * s;
+    v8d p = 1.0 / 15;
+    MCP26_UNROLL for (int k = 13; k >= 1; k -= 2) p = v8d_fma(p, z, 1.0 / k);
+    return v8d_fma(p * s, 0x1.71547652b82fep+1, __builtin_convertvector(e, v8d));
+}
+
+/* 2^x, for any x that is not NaN; to float. */
+MCP26_INLINE v8f vmath_exp2(v8d x) {
+    x = v8d_select(x > 200.0, 200.0, x);
+    x = v8d_select(x < -200.0, -200.0, x);
+    v8d n = __builtin_elementwise_roundeven(x);
+    v8d r = (x - n) * 0x1.62e42fefa39efp-1;
+    v8d p = 1.0 / 3628800;
+    const double inverse[10] = {1, 1, 1.0 / 2, 1.0 / 6, 1.0 / 24, 1.0 / 120, 1.0 / 720, 1.0 / 5040, 1.0 / 40320, 1.0 / 362880};
+    MCP26_UNROLL for (int k = 9; k >= 0; k--) p = v8d_fma(p, r, inverse[k]);
+    v8d scale = (v8d)(((v8l)(n + 0x1.8p52) << 52) + (1023LL << 52));
+    return __builtin_convertvector(p * scale, v8f);
+}
+
+MCP26_INLINE v8f v8f_pow(v8f x, v8f y) {
+    v8f t = v8f_abs(x), half = y * 0.5f;
+    v8i is_integer = v8f_trunc(y) == y;
+    v8i is_odd = is_integer & (v8f_trunc(half) != half);
+    v8i is_ordinary = (t > 0.0f) & (t < MCP26_INFINITY);
+    v8i y_finite = v8f_abs(y) < MCP26_INFINITY;
+    v8d exponent = vmath_log2(v8f_select(is_ordinary, t, 1.0f)) *
+                   __builtin_convertvector(v8f_select(y_finite, y, 0.0f), v8d);
+    v8f r = vmath_exp2(exponent);
+    /* 0, infinity, or |x| against 1 to an infinite power: the result is 0, 1 or infinity. */
+    v8f extreme = v8f_select((t > 1.0f) == (y > 0.0f), MCP26_INFINITY, 0.0f);
+    r = v8f_select(is_ordinary & y_finite, r, v8f_select((t == 1.0f), 1.0f, extreme));
+    r = v8f_select(is_odd & ((v8i)x < 0), v8f_neg(r), r);
+    r = v8f_select((x < 0.0f) & (x > -MCP26_INFINITY) & y_finite & ~is_integer, MCP26_NAN, r);
+    r = v8f_select(v8f_isnan(x) | v8f_isnan(y), MCP26_NAN, r);
+    return v8f_select((y == 0.0f) | (x == 1.0f), 1.0f, r);
+}
+
+/* sin(x + quarters * pi / 2): Cody-Waite reduction and Taylor series, both in double. */
+MCP26_INLINE v8f vmath_sin(v8f x, double quarters) {
+    v8f finite = v8f_select(v8f_abs(x) < MCP26_INFINITY, x, 0.0f);
+    v8d d = __builtin_convertvector(finite, v8d);
+    v8d n = __builtin_elementwise_roundeven(d * 0x1.45f306dc9c883p-1);
+    v8d r = v8d_fma(n, -0x1.921fb54442d18p+0, d);
+    r = v8d_fma(n, -0x1.1a62633145c07p-54, r);
+    n = n + quarters;
+    v8d quadrant = n - 4.0 * __builtin_elementwise_floor(n * 0.25);
+    v8d z = r * r;
+    const double odd[7] = {1, -1.0 / 6, 1.0 / 120, -1.0 / 5040, 1.0 / 362880, -1.0 / 39916800, 1.0 / 6227020800};
+    const double even[8] = {1, -1.0 / 2, 1.0 / 24, -1.0 / 720, 1.0 / 40320, -1.0 / 3628800, 1.0 / 479001600,
+                            -1.0 / 87178291200};
+    v8d s = odd[6], c = even[7];
+    MCP26_UNROLL for (int k = 5; k >= 0; k--) s = v8d_fma(s, z, odd[k]);
+    MCP26_UNROLL for (int k = 6; k >= 0; k--) c = v8d_fma(c, z, even[k]);
+    v8d value = v8d_select((quadrant == 1.0) | (quadrant == 3.0), c, s * r);
+    value = v8d_select(quadrant >= 2.0, -value, value);
+    value = v8d_select((value >= -1.0) & (value <= 1.0), value, 0.0); /* beyond the range where r is small */
+    v8f result = __builtin_convertvector(value, v8f);
+    if (quarters == 0.0) result = v8f_select(x == 0.0f, x, result);
+    return v8f_select(v8f_abs(x) < MCP26_INFINITY, result, MCP26_NAN);
+}
+
+MCP26_INLINE v8f v8f_sin(v8f x) { return vmath_sin(x, 0.0); }
+MCP26_INLINE v8f v8f_cos(v8f x) { return vmath_sin(x, 1.0); }
+
+#endif
