@@ -21,7 +21,7 @@ RULES = (
     noops.drop_tile_by_one,
     noops.drop_pad_by_nothing,
     noops.drop_slice_of_everything,
-    noops.drop_concat_of_one,
+    noops.shorten_concat,
     noops.drop_operator_of_one,
     noops.drop_neutral_operand,
     noops.drop_double_inverse,
@@ -57,5 +57,5 @@ class Simplify(Pass):
 
     def __call__(self, graph: Graph, ctx: PassContext) -> Graph:
         for rule, count in sorted(apply_rules(graph, RULES).items()):
-            ctx.decide(rule, "apply", "it holds for every input", times=count)
+            ctx.decide(rule, "apply", "same result by less", times=count)
         return graph

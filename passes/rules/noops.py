@@ -86,7 +86,7 @@ def drop_slice_of_everything(node: Node, graph: Graph) -> Patch | None:
 
 
 @rule("Concat")
-def drop_concat_of_one(node: Node, graph: Graph) -> Patch | None:
+def shorten_concat(node: Node, graph: Graph) -> Patch | None:
     """Inputs without elements add nothing to a Concat; one without a partner is the result."""
     axis = node.attrs["axis"]
     parts = [x for x in node.inputs if x is not None and not (x.shape is not None and x.shape[axis] == 0)]
