@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from math import pi, sqrt
 from typing import Any
 
+import ml_dtypes
+
 from mcpc.ir import OPSET, Dim, DType, Node, TensorType, dim
 from mcpc.ops import expr as e
 from mcpc.ops.context import (
@@ -43,12 +45,15 @@ class Elementwise(OpDef):
     """An operator whose output elements each depend on one element of every (broadcast) input."""
 
     build: Callable[..., Expr] = field(kw_only=True)
+    #: Whether ``build`` also takes the first operand's type, as ``dtype``.
+    is_typed: bool = False
 
     def expression(self, node: Node) -> Expr:
         """What ``node`` computes for one element; ``arg(i)`` is the node's input ``i``. E102: unknown attribute."""
         operands = [None if value is None else e.arg(index) for index, value in enumerate(node.inputs)]
+        more = {"dtype": type_of(node, 0).dtype} if self.is_typed else {}
         try:
-            return self.build(*operands, **node.attrs)
+            return self.build(*operands, **node.attrs, **more)
         except TypeError as error:
             fail(node, f"inputs or attributes of {node.op} do not fit: {str(error).split('() ')[-1]}", "E102")
 
@@ -62,6 +67,7 @@ def declare(
     result: Callable[[Node], DType] | None = None,
     shape: Callable[[Node, InferContext], tuple[Dim, ...] | None] | None = None,
     tolerance: float = ROUNDED,
+    is_typed: bool = False,
 ) -> None:
     """Register an elementwise operator. Without ``result`` all operands share one of ``dtypes``, and so does the
     output; ``result`` checks and derives types that mix. ``shape`` replaces multidirectional broadcasting."""
@@ -89,6 +95,7 @@ def declare(
         (since, OPSET),
         contents=lambda node, context: elementwise_contents(node, context, definition.expression(node)),
         build=build,
+        is_typed=is_typed,
     )
     register(definition)
 
@@ -159,9 +166,14 @@ def gelu(x: Expr, approximate: str = "none") -> Expr:
     return 0.5 * x * (1 + apply("erf", x * sqrt(0.5)))
 
 
-def clip(x: Expr, low: Expr | None = None, high: Expr | None = None) -> Expr:
-    x = x if low is None else apply("max", x, low)
-    return x if high is None else apply("min", x, high)
+def clip(x: Expr, low: Expr | None = None, high: Expr | None = None, *, dtype: DType) -> Expr:
+    """ONNX's default bounds are the type's finite extremes, so that infinities become finite."""
+    limits = ml_dtypes.finfo(dtype.numpy) if dtype.is_float else None
+    bounds = [("max", low, limits and float(limits.min)), ("min", high, limits and float(limits.max))]
+    for op, given, default in bounds:
+        bound = default if given is None else given
+        x = x if bound is None else apply(op, x, bound)
+    return x
 
 
 def fold(op: str) -> Callable[..., Expr]:
@@ -233,7 +245,7 @@ def _declare_all() -> None:
         declare(name, fold(op), NUMBERS)
     declare("Sum", fold("add"), FLOATS)
     declare("Mean", mean, FLOATS)
-    declare("Clip", clip, NUMBERS, shape=first_shape)
+    declare("Clip", clip, NUMBERS, shape=first_shape, is_typed=True)
     for name, op in {"Neg": "neg", "Abs": "abs", "Sign": "sign"}.items():
         declare(name, primitive(op), SIGNED if name == "Neg" else NUMBERS, since=9 if name == "Sign" else 1)
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import sympy
-
 from mcpc.ir import Dim, Node, TensorType, dim, product
 from mcpc.ops.context import (
     FLOATS,
@@ -17,6 +15,8 @@ from mcpc.ops.context import (
     expect,
     expect_rank,
     fail,
+    floor_div,
+    larger,
     optional_type,
     same_dtype,
     show,
@@ -166,14 +166,9 @@ def transposed_axes(node: Node, window: Window, sizes: tuple[Dim, ...]) -> list[
             result.append((begin, end, dim(full - begin - end)))
             continue
         target = dim(size * stride) if wanted is None else int(wanted[-rank:][axis])
-        total = dim(full - target)
-        if isinstance(total, int):
-            total = max(0, total)
-            small, large = total // 2, total - total // 2
-        elif window.auto_pad == "NOTSET" or wanted is None:
-            small, large = dim(sympy.floor(total / 2)), dim(total - sympy.floor(total / 2))
-        else:
-            fail(node, "output_shape needs a fixed input size", "E108", hint="fix the size with --input-shape")
+        total = larger(0, dim(full - target))
+        small = floor_div(total, 2)
+        large = dim(total - small)
         result.append((small, large, target) if window.auto_pad == "SAME_UPPER" else (large, small, target))
     return result
 

@@ -59,30 +59,48 @@ def slice_axes(node: Node, context: InferContext) -> list[tuple[int, Dim | None,
     return list(zip(axes_of(node, axes, x.rank), starts, ends, whole, strict=True))
 
 
+def slice_range(size: int, start: int, end: int, step: int) -> range:
+    """The indices that start:end:step picks from an axis.
+
+    Unlike Python's, ONNX's start is clamped into the axis: from the far side of its front, -1 steps take element 0.
+    """
+    start, end = (position + size if position < 0 else position for position in (start, end))
+    if step > 0:
+        return range(min(max(start, 0), size), min(max(end, 0), size), step)
+    return range(min(max(start, 0), size - 1), min(max(end, -1), size - 1), step)
+
+
 def slice_length(size: Dim, start: Dim, end: Dim, step: int) -> Dim | None:
     """The number of elements that start:end:step picks from an axis; None where signs are not known."""
-    if all(isinstance(item, int) for item in (size, start, end)):
-        return len(range(*slice(int(start), int(end), step).indices(int(size))))
-    low, high = (0, size) if step > 0 else (-1, dim(size - 1))
-    first, last = _clamped(size, start, low, high), _clamped(size, end, low, high)
+    if isinstance(size, int) and isinstance(start, int) and isinstance(end, int):
+        return len(slice_range(size, start, end, step))
+    last_index = dim(size - 1)
+    if step > 0:
+        first, last = _clamped(size, start, 0, size), _clamped(size, end, 0, size)
+    else:
+        first, last = _clamped(size, start, 0, last_index), _clamped(size, end, -1, last_index)
     if first is None or last is None:
         return None
     span = dim(last - first) if step > 0 else dim(first - last)
     return larger(0, ceil_div(span, abs(step)))
 
 
-def _clamped(size: Dim, position: Dim, low: Dim, high: Dim) -> Dim | None:
+def _clamped(size: Dim, position: Dim, low: int, high: Dim) -> Dim | None:
+    """``position``, counted from the end where negative, within low … high; high wins where the axis is empty."""
     if isinstance(position, int):
         if position >= 2**31 - 1:
             return high
         if position <= -(2**31 - 1):
-            return low
-        return smaller(position, high) if position >= 0 else larger(dim(size + position), low)
-    if position.is_nonnegative:
+            return smaller(low, high)
+    elif not position.is_nonnegative and not position.is_negative:
+        return None
+    if position == -1 and high != size:
+        return high  # the last index, also where the axis is empty
+    is_negative = position < 0 if isinstance(position, int) else bool(position.is_negative)
+    if not is_negative:
         return smaller(position, high)
-    if position.is_negative:
-        return larger(dim(size + position), low)
-    return None
+    from_end = larger(dim(size + position), low)
+    return from_end if high == size else smaller(from_end, high)
 
 
 def infer_slice(node: Node, context: InferContext) -> list[TensorType]:
@@ -100,13 +118,11 @@ def slice_contents(node: Node, context: InferContext) -> list[Contents | None]:
     contents = context.contents(node.inputs[0])
     if contents is None:
         return [None]
-    picks = [slice(None)] * contents.ndim
     for axis, start, end, step in slice_axes(node, context):
         if not isinstance(start, int) or not isinstance(end, int) or step is None:
             return [None]
-        first, last, stride = slice(start, end, step).indices(contents.shape[axis])
-        picks[axis] = slice(first, None if last < 0 else last, stride)
-    return [contents[tuple(picks)]]
+        contents = np.take(contents, list(slice_range(contents.shape[axis], start, end, step)), axis=axis)
+    return [contents]
 
 
 # ---- Split, Concat
