@@ -15,7 +15,7 @@ import numpy as np
 
 from mcpc import runtime_api
 from mcpc.errors import ErrorGroup, McpcError, RuntimeFault, UsageError
-from mcpc.runtime_handle import Array, Handle, Slot, TensorInfo
+from mcpc.runtime_handle import Array, Handle, Slot, TensorInfo, address_of
 
 
 def load(
@@ -250,7 +250,7 @@ class Session:
         buffer = slot.shape_buffer if len(shape) == len(slot.sizes) else (ctypes.c_int64 * len(shape))()
         buffer[:] = shape
         status = handle.bind_input(
-            handle.session, slot.index, slot.code, buffer, len(shape), _address(array), array.nbytes
+            handle.session, slot.index, slot.code, ctypes.byref(buffer), len(shape), address_of(array), array.nbytes
         )
         if status != runtime_api.OK:
             raise handle.error(status)
@@ -260,7 +260,7 @@ class Session:
         """Let the runtime write an output to ``array``, or (None) to memory of its own."""
         if array is not None:
             self._taken_outputs.add(slot.index)
-            handle.check(handle.bind_output(handle.session, slot.index, _address(array), array.nbytes))
+            handle.check(handle.bind_output(handle.session, slot.index, address_of(array), array.nbytes))
         elif slot.index in self._taken_outputs:
             handle.check(handle.bind_output(handle.session, slot.index, None, 0))
             self._taken_outputs.discard(slot.index)
@@ -274,14 +274,13 @@ class Session:
         handle.check(handle.run(handle.session))
         for slot in wanted:
             if not slot.is_static:
-                fresh[slot.index] = handle.output_view(slot).copy()
+                fresh[slot.index] = handle.output_copy(slot)
         return [fresh[slot.index] for slot in wanted]
 
     def _output_in_place(self, handle: Handle, slot: Slot) -> Array:
         bound = self._bound_outputs.get(slot.name)
         if bound is None:
-            view = handle.output_view(slot)
-            return view.copy() if handle.is_unbounded else view
+            return handle.output_copy(slot) if handle.is_unbounded else handle.output_view(slot)
         shape = handle.output_shape(slot.index)
         if bound.shape == shape:
             return bound
@@ -305,11 +304,6 @@ def _wrong_dtype(slot: Slot, array: Array) -> RuntimeFault:
         f"{slot.name!r} must be {slot.dtype}, got {array.dtype}",
         hint=f"convert it: array.astype({slot.dtype.name!r})",
     )
-
-
-def _address(array: Array) -> int:
-    address: int = array.__array_interface__["data"][0]
-    return address
 
 
 def _verify_signature(path: str | os.PathLike[str], key: Path) -> None:

@@ -150,8 +150,6 @@ class View(Structure):
     ]
 
 
-_SHAPE = POINTER(c_int64)
-
 #: Result and argument types of the functions in use.
 _FUNCTIONS: dict[str, tuple[object, list[object]]] = {
     "mcp26_version": (c_uint32, []),
@@ -169,7 +167,7 @@ _FUNCTIONS: dict[str, tuple[object, list[object]]] = {
     "mcp26_session_message": (c_char_p, [c_void_p]),
     "mcp26_session_threads": (c_uint32, [c_void_p]),
     "mcp26_session_bytes": (c_uint64, [c_void_p]),
-    "mcp26_session_bind_input": (c_int32, [c_void_p, c_uint32, c_uint32, _SHAPE, c_uint32, c_void_p, c_uint64]),
+    "mcp26_session_bind_input": (c_int32, [c_void_p, c_uint32, c_uint32, c_void_p, c_uint32, c_void_p, c_uint64]),
     "mcp26_session_bind_output": (c_int32, [c_void_p, c_uint32, c_void_p, c_uint64]),
     "mcp26_session_run": (c_int32, [c_void_p]),
     "mcp26_session_output": (c_int32, [c_void_p, c_uint32, POINTER(View)]),
