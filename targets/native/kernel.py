@@ -42,7 +42,8 @@ class Kernel:
 
     @property
     def prototype(self) -> str:
-        return f"int32_t {self.name}(mcp26_env *, void *, int64_t, int64_t, uint32_t);"
+        # Hidden here too, not only where it is defined: its address is taken, and need not go through a table then.
+        return f"MCP26_HIDDEN int32_t {self.name}(mcp26_env *, void *, int64_t, int64_t, uint32_t);"
 
 
 Operand = Value | Array

@@ -5,6 +5,8 @@
 #include "mcp26_abi.h"
 #include "simd.h"
 
+#define MCP26_HIDDEN __attribute__((visibility("hidden")))
+
 /* Sizes that depend on symbols. */
 MCP26_INLINE int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b != 0 && (a < 0) != (b < 0)); }
 MCP26_INLINE int64_t min_size(int64_t a, int64_t b) { return a < b ? a : b; }
