@@ -175,8 +175,6 @@ _FUNCTIONS: dict[str, tuple[object, list[object]]] = {
     "mcp26_session_cancel": (None, [c_void_p]),
     "mcp26_session_profile": (c_int32, [c_void_p, c_int32]),
     "mcp26_session_profile_ns": (POINTER(c_uint64), [c_void_p]),
-    "mcp26_session_run_golden": (c_int32, [c_void_p, c_uint32]),
-    "mcp26_session_compare_golden": (c_int32, [c_void_p, c_uint32, c_uint32, c_void_p]),
 }
 
 

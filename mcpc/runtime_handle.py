@@ -145,8 +145,8 @@ class Handle:
         return np.frombuffer(memory, np.uint8).view(slot.dtype).reshape(shape)
 
 
-def address_of(array: Array) -> int:
+def address_of(array: Any) -> int:
     try:
         return ctypes.addressof(ctypes.c_char.from_buffer(array))
     except (TypeError, ValueError):  # read-only, empty, or of a type without a buffer: the way that is ten times slower
-        return array.ctypes.data
+        return int(array.ctypes.data)

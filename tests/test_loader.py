@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 import mcpc
 from mcpc import _schema, container, runtime_api
-from mcpc.artifact import Artifact, Code, Contents, write_artifact
+from mcpc.artifact import Artifact, Code, Contents, Golden, write_artifact
 from mcpc.container import Kind
 from mcpc.errors import ErrorGroup, FormatError, RuntimeFault, UsageError
 from mcpc.loader import Session, load
@@ -102,7 +102,9 @@ def contents(image: Image) -> Contents:
     )
     isa = {"x86_64": "x86-64"}.get(MACHINE, MACHINE)
     entry, plan = image.entries["mcp26_entry"], image.entries["mcp26_plan"]
-    return Contents(meta, [Code("base", isa, image.data, entry, plan)], [WEIGHTS])
+    fed = feeds(5, 1)
+    golden = Golden([fed["x"], fed["k"]], [expected(fed), WEIGHTS[1], np.arange(2)])
+    return Contents(meta, [Code("base", isa, image.data, entry, plan)], [WEIGHTS], [golden])
 
 
 @pytest.fixture(scope="module")
@@ -167,6 +169,15 @@ def test_run_returns_fresh_arrays_of_true_shape(session: Session) -> None:
         results.append((y, y.copy()))
     for array, copy in results:
         np.testing.assert_array_equal(array, copy)
+
+
+def test_golden_case_in_the_file_is_what_a_run_gives(session: Session, path: Path) -> None:
+    with Artifact.open(path) as artifact:
+        (case,) = artifact.golden()
+    names = [tensor.name for tensor in session.get_inputs()]
+    for got, want in zip(session.run(None, dict(zip(names, case.inputs, strict=True))), case.outputs, strict=True):
+        np.testing.assert_array_equal(got, want)
+        assert got.dtype == want.dtype
 
 
 def test_chosen_outputs_come_in_the_order_asked_for(session: Session) -> None:
