@@ -96,13 +96,14 @@ def uses_first_output_only(node: Node, graph: Graph) -> bool:
 def bypass(node: Node, graph: Graph, value: Value) -> Patch | None:
     """A patch that lets ``value`` stand in for the node's output.
 
-    None where that takes a node: a graph's output must be made in the graph, and be no other output.
+    An output of the graph must be made in the graph and be no other output: where ``value`` is not, an Identity makes it.
     """
+    patch = Patch(graph, node)
     if graph.is_output(node.output):
         producer = value.producer
         if producer is None or not graph.owns(producer) or graph.is_output(value):
-            return None
-    return Patch(graph, node).replace(value)
+            return None if node.is_op("Identity") else patch.replace(patch.add("Identity", [value], {}, node.output.type))
+    return patch.replace(value)
 
 
 def constant_of(value: Value | None) -> np.ndarray[Any, Any] | None:
