@@ -286,6 +286,8 @@ class _Parser:
             return tokens.take()
         if tokens.kind == "bytes":
             return tokens.take().encode("latin-1", "replace")
+        if depth > _MAX_NESTING:
+            raise tokens.fail("the lists are nested too deeply")
         if tokens.accept("["):
             return self._list_until("]", lambda: self._attribute_value(outer, depth + 1))
         if tokens.accept_word("graph"):

@@ -102,7 +102,9 @@ def bypass(node: Node, graph: Graph, value: Value) -> Patch | None:
     if graph.is_output(node.output):
         producer = value.producer
         if producer is None or not graph.owns(producer) or graph.is_output(value):
-            return None if node.is_op("Identity") else patch.replace(patch.add("Identity", [value], {}, node.output.type))
+            return (
+                None if node.is_op("Identity") else patch.replace(patch.add("Identity", [value], {}, node.output.type))
+            )
     return patch.replace(value)
 
 

@@ -122,7 +122,9 @@ class Builder:
     def gemm(self, x: Value, shape: tuple[int, ...]) -> None:
         if len(shape) == 2:
             bias = self.pick(None, self.data(2), self.data(1, 2), self.scalar(0.5))
-            self.add("Gemm", x, self.data(2, shape[1]), bias, transB=1, alpha=self.pick(1.0, 0.5), beta=self.pick(1.0, 2.0))
+            self.add(
+                "Gemm", x, self.data(2, shape[1]), bias, transB=1, alpha=self.pick(1.0, 0.5), beta=self.pick(1.0, 2.0)
+            )
 
     def normalize(self, x: Value, shape: tuple[int, ...]) -> None:
         variance = self.graph.constant("v", np.linspace(0.5, 2, shape[1], dtype=np.float32))
