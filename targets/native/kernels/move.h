@@ -44,8 +44,8 @@ MCP26_INLINE void move_transpose_block(const uint32_t *src, int64_t src_step, ui
 
 /* dst[j * dst_step + i] = src[i * src_step + j] for i < rows, j < columns. */
 #define MOVE_TRANSPOSE_SCALAR(dst, dst_step, src, src_step, i0, rows, j0, columns)                          \
-    for (int64_t j = j0; j < columns; j++) {                                                               \
-        for (int64_t i = i0; i < rows; i++) dst[j * dst_step + i] = src[i * src_step + j];                 \
+    for (int64_t q = j0; q < columns; q++) {                                                               \
+        for (int64_t p = i0; p < rows; p++) dst[q * dst_step + p] = src[p * src_step + q];                 \
     }
 
 #define MOVE_DEFINE(BITS, T)                                                                                           \

@@ -25,6 +25,7 @@
 #define MCP26_QUIET _Pragma("clang diagnostic push") _Pragma("clang diagnostic ignored \"-Wconversion\"")
 #define MCP26_LOUD _Pragma("clang diagnostic pop")
 #define MCP26_UNROLL _Pragma("clang loop unroll(full)")
+#define MCP26_ROLL _Pragma("clang loop unroll(disable)")
 
 /* Operand `i` of a fused function as a pointer to elements of `type`. */
 #define ARG(type, i) ((const type *)args[i])

@@ -26,6 +26,7 @@
 enum {
     TILE_VECTORS = MCP26_NR / 8,
     TILE_MAX = 12,                 /* accumulators of the largest tile */
+    TILE_SLIM = MCP26_MR * TILE_VECTORS,
     TILE_BLOCK_BYTES = 128 * 1024, /* of A, in L2 */
     TILE_BLOCK_ROWS = 96,          /* at most; a multiple of every tile's rows */
     TILE_UNIT_WORK = 1 << 19       /* multiply-adds that are worth a unit of their own */
@@ -100,83 +101,102 @@ MCP26_INLINE void tile_run(tile_product t, int64_t rows, int64_t vectors, int64_
     v8f acc[TILE_MAX];
     MCP26_UNROLL for (int64_t i = 0; i < rows * vectors; i++) acc[i] = 0.0f;
     t.source(t.left, acc, rows, vectors, m, t.b + n / MCP26_NR * t.panel_stride, t.panel_stride, columns);
-    MCP26_UNROLL for (int64_t i = 0; i < rows; i++) {
-        v8f done[8];
-        MCP26_UNROLL for (int64_t j = 0; j < vectors; j++) {
-            done[j] = t.epilogue(acc[i * vectors + j], t.args, t.row0 + m + i, t.column0 + n + 8 * j,
-                                 mcp26_min(8, columns - 8 * j));
+    if (columns == 8 * vectors) {
+        MCP26_UNROLL for (int64_t i = 0; i < rows; i++) {
+            MCP26_UNROLL for (int64_t j = 0; j < vectors; j++) {
+                v8f v = t.epilogue(acc[i * vectors + j], t.args, t.row0 + m + i, t.column0 + n + 8 * j, 8);
+                v8f_store_all(t.c + (m + i) * t.ldc + n + 8 * j, v);
+            }
         }
-        MCP26_UNROLL for (int64_t j = 0; j < vectors; j++) {
-            v8f_store(t.c + (m + i) * t.ldc + n + 8 * j, done[j], mcp26_min(8, columns - 8 * j));
+        return;
+    }
+    v8f copy[TILE_MAX]; /* a loop over registers would have to be unrolled, and partial vectors take much code */
+    MCP26_UNROLL for (int64_t i = 0; i < rows * vectors; i++) copy[i] = acc[i];
+    MCP26_ROLL for (int64_t i = 0; i < rows; i++) {
+        for (int64_t j = 0; j < vectors; j++) {
+            int64_t lanes = mcp26_min(8, columns - 8 * j);
+            v8f v = t.epilogue(copy[i * vectors + j], t.args, t.row0 + m + i, t.column0 + n + 8 * j, lanes);
+            v8f_store(t.c + (m + i) * t.ldc + n + 8 * j, v, lanes);
         }
     }
 }
 
-/* `count` tiles of `rows` rows, down from m. */
-MCP26_INLINE void tile_repeat(tile_product t, int64_t rows, int64_t vectors, int64_t columns, int64_t m, int64_t n,
-                              int64_t count) {
-#define TILE_CASE(R)                                                                          \
-    if (rows == R && R * vectors <= TILE_MAX) {                                               \
-        for (int64_t i = 0; i < count; i++) tile_run(t, R, vectors, columns, m + i * R, n);   \
-        return;                                                                               \
-    }
-    TILE_CASE(1) TILE_CASE(2) TILE_CASE(3) TILE_CASE(4) TILE_CASE(5) TILE_CASE(6)
-    TILE_CASE(7) TILE_CASE(8) TILE_CASE(9) TILE_CASE(10) TILE_CASE(11) TILE_CASE(12)
+/* The rows are cut into tiles of nearly equal height (a last tile of one or two rows would wait for its own sums):
+ * `taller` tiles of low + 1 rows, then tiles of `low`. */
+typedef struct {
+    int64_t tiles, low, taller;
+} tile_rows;
+
+MCP26_INLINE tile_rows tile_cut(int64_t rows) {
+    int64_t tiles = mcp26_max(1, mcp26_ceil_div(rows, MCP26_MR));
+    return (tile_rows){tiles, rows / tiles, rows % tiles};
+}
+
+MCP26_INLINE int64_t tile_top(tile_rows cut, int64_t tile) { return tile * cut.low + mcp26_min(tile, cut.taller); }
+
+/* Tiles `from` ... `to`-1 of a whole panel, or of one with a tail of two vectors. */
+MCP26_INLINE void tile_column(tile_product t, tile_rows cut, int64_t from, int64_t to, int64_t columns, int64_t n) {
+    for (int64_t i = from; i < to; i++) {
+        int64_t rows = i < cut.taller ? cut.low + 1 : cut.low;
+#define TILE_CASE(R) \
+    if (rows == R && R <= MCP26_MR) tile_run(t, R, TILE_VECTORS, columns, tile_top(cut, i), n);
+        TILE_CASE(1) TILE_CASE(2) TILE_CASE(3) TILE_CASE(4) TILE_CASE(5) TILE_CASE(6) TILE_CASE(7) TILE_CASE(8)
 #undef TILE_CASE
+    }
 }
 
-/* Rows m0 ... m0+rows-1 in tiles of nearly equal height: a last tile of one or two rows would wait for its own sums. */
-MCP26_INLINE void tile_column(tile_product t, int64_t vectors, int64_t columns, int64_t m0, int64_t rows, int64_t n) {
-    int64_t height = vectors * MCP26_MR <= TILE_MAX ? mcp26_min(TILE_MAX, MCP26_MR * TILE_VECTORS / vectors) : TILE_MAX / vectors;
-    int64_t tiles = mcp26_ceil_div(rows, height), low = rows / tiles, taller = rows % tiles;
-    if (taller) tile_repeat(t, low + 1, vectors, columns, m0, n, taller);
-    tile_repeat(t, low, vectors, columns, m0 + taller * (low + 1), n, tiles - taller);
+/* Rows m ... end-1 of a tail of one vector: taller tiles, for the accumulators that a second vector would have taken. */
+MCP26_INLINE void tile_slim_column(tile_product t, int64_t m, int64_t end, int64_t columns, int64_t n) {
+    for (; m + TILE_SLIM <= end; m += TILE_SLIM) tile_run(t, TILE_SLIM, 1, columns, m, n);
+    for (; m + 4 <= end; m += 4) tile_run(t, 4, 1, columns, m, n);
+    for (; m < end; m++) tile_run(t, 1, 1, columns, m, n);
 }
 
 /* Panels in flight: one row alone would wait for its own sums. */
 MCP26_INLINE int64_t tile_flight(int64_t rows) { return rows == 1 ? 4 : rows <= 3 ? 2 : 1; }
 
-MCP26_INLINE int64_t tile_block_rows(int64_t depth) {
-    int64_t fit = TILE_BLOCK_BYTES / (4 * mcp26_max(depth, 1)) / 24 * 24;
-    return mcp26_max(24, mcp26_min(TILE_BLOCK_ROWS, fit));
+/* Tiles of a block. */
+MCP26_INLINE int64_t tile_block(int64_t depth) {
+    int64_t fit = TILE_BLOCK_BYTES / 4 / MCP26_MR / mcp26_max(depth, 1);
+    return mcp26_max(4, mcp26_min(TILE_BLOCK_ROWS / MCP26_MR, fit));
 }
 
-MCP26_INLINE int64_t tile_group_panels(int64_t rows, int64_t columns, int64_t depth) {
-    int64_t panel = mcp26_min(rows, tile_block_rows(depth)) * mcp26_max(depth, 1) * MCP26_NR;
+/* Panels of a group: enough for a unit to be worth its while. */
+MCP26_INLINE int64_t tile_group(int64_t rows, int64_t columns, int64_t depth) {
+    int64_t panel = mcp26_min(rows, tile_block(depth) * MCP26_MR) * mcp26_max(depth, 1) * MCP26_NR;
     int64_t flight = tile_flight(rows);
-    int64_t worth = mcp26_ceil_div(mcp26_ceil_div(TILE_UNIT_WORK, panel), flight) * flight;
+    int64_t worth = mcp26_ceil_div(TILE_UNIT_WORK, mcp26_max(panel, 1) * flight) * flight;
     return mcp26_max(1, mcp26_min(worth, mcp26_ceil_div(columns, MCP26_NR)));
 }
 
 MCP26_INLINE int64_t tile_units(int64_t rows, int64_t columns, int64_t depth) {
-    return mcp26_ceil_div(rows, tile_block_rows(depth)) *
-           mcp26_ceil_div(mcp26_ceil_div(columns, MCP26_NR), tile_group_panels(rows, columns, depth));
-}
-
-/* Rows m ... m+rows-1 against panels first ... last-1. */
-MCP26_INLINE void tile_block(tile_product t, int64_t m, int64_t rows, int64_t first, int64_t last) {
-    int64_t full = mcp26_min(last, t.columns / MCP26_NR), flight = tile_flight(t.rows), p = first;
-    for (; p + flight <= full; p += flight) {
-        tile_column(t, flight * TILE_VECTORS, flight * MCP26_NR, m, rows, p * MCP26_NR);
-    }
-    if (flight > 1) {
-        for (; p < full; p++) tile_column(t, TILE_VECTORS, MCP26_NR, m, rows, p * MCP26_NR);
-    }
-    int64_t tail = t.columns % MCP26_NR;
-    if (tail && p < last) tile_column(t, mcp26_ceil_div(tail, 8), tail, m, rows, p * MCP26_NR);
+    if (rows == 0) return 0;
+    return mcp26_ceil_div(tile_cut(rows).tiles, tile_block(depth)) *
+           mcp26_ceil_div(mcp26_ceil_div(columns, MCP26_NR), tile_group(rows, columns, depth));
 }
 
 /* Units begin ... end-1 of the product. */
 MCP26_INLINE void tile_units_run(tile_product t, int64_t begin, int64_t end) {
-    int64_t block = tile_block_rows(t.depth), group = tile_group_panels(t.rows, t.columns, t.depth);
+    int64_t block = tile_block(t.depth), group = tile_group(t.rows, t.columns, t.depth);
     int64_t panels = mcp26_ceil_div(t.columns, MCP26_NR), groups = mcp26_ceil_div(panels, group);
-    int64_t whole = t.rows / block, rest = t.rows % block;
+    int64_t tail = t.columns % MCP26_NR;
+    tile_rows cut = tile_cut(t.rows);
     for (int64_t u = begin; u < end; u++) {
-        int64_t r = u / groups, first = u % groups * group, last = mcp26_min(panels, first + group);
-        if (r < whole)
-            tile_block(t, r * block, block, first, last);
-        else if (rest)
-            tile_block(t, r * block, rest, first, last);
+        int64_t from = u / groups * block, to = mcp26_min(cut.tiles, from + block);
+        int64_t p = u % groups * group, last = mcp26_min(panels, p + group), full = mcp26_min(last, t.columns / MCP26_NR);
+        if (t.rows == 1) {
+            for (; p + 4 <= full; p += 4) tile_run(t, 1, 4 * TILE_VECTORS, 4 * MCP26_NR, 0, p * MCP26_NR);
+        } else if (t.rows == 2) {
+            for (; p + 2 <= full; p += 2) tile_run(t, 2, 2 * TILE_VECTORS, 2 * MCP26_NR, 0, p * MCP26_NR);
+        } else if (t.rows == 3) {
+            for (; p + 2 <= full; p += 2) tile_run(t, 3, 2 * TILE_VECTORS, 2 * MCP26_NR, 0, p * MCP26_NR);
+        }
+        for (; p < full; p++) tile_column(t, cut, from, to, MCP26_NR, p * MCP26_NR);
+        if (p == last || tail == 0) continue;
+        if (tail <= 8)
+            tile_slim_column(t, tile_top(cut, from), tile_top(cut, to), tail, p * MCP26_NR);
+        else
+            tile_column(t, cut, from, to, tail, p * MCP26_NR);
     }
 }
 
