@@ -24,7 +24,6 @@ GLIBC = "2.17"
 #: zig's name of the processor and system, per ISA as target descriptions name it.
 SYSTEMS = {"aarch64": "aarch64-linux", "x86-64": "x86_64-linux"}
 
-_FLAGS = ("-std=c11", "-Os", "-g0", "-fPIC", "-fvisibility=hidden", "-ffunction-sections", "-fdata-sections")
 _LINK_FLAGS = ("-s", "-pthread", "-Wl,--gc-sections", "-Wl,--build-id=none")
 
 
@@ -44,7 +43,11 @@ def build(
         folder.mkdir(parents=True, exist_ok=True)
 
     sources = sorted((runtime / "src").glob("*.c"))
-    compile_flags = (*_FLAGS, f"-I{runtime / 'include'}", f"-I{runtime / 'src'}")
+    # The flags of every build of the runtime; include folders in it are relative to the runtime's.
+    flags = (runtime / "compile_flags.txt").read_text(encoding="utf-8").split()
+    compile_flags = [
+        f"-I{runtime / flag[2:]}" if flag.startswith("-I") else flag for flag in (*flags, "-g0", "-DNDEBUG")
+    ]
     shared, static, tool = library / "libmcp26.so", library / "libmcp26.a", tools / "mcp26-run"
     with tempfile.TemporaryDirectory(dir=cache_dir("work")) as work:
         progress("static library", 0, 3)
