@@ -6,12 +6,12 @@ import numpy as np
 import onnx
 
 from mcpc import debug
+from mcpc.comparison import Comparison, compare
 from mcpc.errors import PassError
 from mcpc.ir import Graph, Node
 from mcpc.onnx_writer import to_model
 from mcpc.reference import Array, run_model
 from mcpc.sample_inputs import sample_inputs
-from mcpc.verification import Comparison, compare
 
 _SEED = 0
 

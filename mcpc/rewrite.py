@@ -96,7 +96,7 @@ def uses_first_output_only(node: Node, graph: Graph) -> bool:
 def bypass(node: Node, graph: Graph, value: Value) -> Patch | None:
     """A patch that lets ``value`` stand in for the node's output.
 
-    An output of the graph must be made in the graph and be no other output: where ``value`` is not, an Identity makes it.
+    An output of the graph must be made in the graph and be no other output: where ``value`` is not, an Identity is.
     """
     patch = Patch(graph, node)
     if graph.is_output(node.output):

@@ -109,7 +109,7 @@ def test_large_constants_print_as_digests_that_tell_them_apart() -> None:
 
     assert "= sha256:" in text(1.0)
     assert text(1.0) == text(1.0) != text(2.0)
-    with pytest.raises(ModelError, match="E110.*line 2.*digest"):
+    with pytest.raises(ModelError, match=r"E110.*line 2.*digest"):
         parse_graph(text(1.0))
 
 
@@ -155,10 +155,8 @@ def test_sizes_are_read_back_equal(size: sympy.Expr | int) -> None:
 @pytest.mark.parametrize("dtype", list(DType))
 def test_numbers_of_every_type_are_read_back_to_the_last_bit(dtype: DType) -> None:
     stored = np.random.default_rng(3).integers(0, 256, 12 * dtype.itemsize, np.uint8)
-    if dtype is DType.bool or "int4" in dtype.name:
-        data = (stored % 2).astype(dtype.numpy)
-    else:
-        data = stored.view(dtype.numpy)
+    has_spare_bits = dtype is DType.bool or "int4" in dtype.name
+    data = (stored % 2).astype(dtype.numpy) if has_spare_bits else stored.view(dtype.numpy)
     graph = Graph("g")
     graph.append(Node("Foo", [graph.constant("w", data)], [Value("y", TensorType(DType.int8, None))]))
     again = parse_graph(format_graph(graph)).nodes[0].inputs[0]

@@ -11,13 +11,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mcpc import ops, plugins
+from mcpc.comparison import compare
 from mcpc.graph_check import check_graph
 from mcpc.ir import DType, Graph, Node, TensorType, Value, symbol
 from mcpc.ir_text import format_graph, parse_graph
 from mcpc.pipeline import PassContext, parse_pipeline, run_pipeline
 from mcpc.reference import run_graph
 from mcpc.sample_inputs import sample_inputs
-from mcpc.verification import compare
 
 PIPELINE = "fold, simplify, cse, dce, fold, simplify, fuse, dce"
 

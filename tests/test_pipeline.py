@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import ClassVar, Literal
 
@@ -247,7 +248,7 @@ def test_the_built_in_passes_and_targets_are_found_through_entry_points() -> Non
 
 
 def test_an_unknown_target_is_answered_with_the_nearest() -> None:
-    with pytest.raises(TargetError, match="E300.*'rock5'.*\nhint: did you mean 'rock5b'"):
+    with pytest.raises(TargetError, match=r"E300.*'rock5'.*\nhint: did you mean 'rock5b'"):
         plugins.find_target("rock5")
 
 
@@ -275,13 +276,13 @@ class FakePoint:
     [(ImportError("no module"), "cannot be loaded: ImportError"), ({"fold": Quantize}, "'fold'")],
 )
 def test_another_packages_fault_is_told_as_such(offered: object, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = plugins.entry_points
-    monkeypatch.setattr(plugins, "entry_points", lambda group: [*real(group=group), FakePoint(offered)])
+    monkeypatch.setattr("mcpc.plugins.entry_points", lambda group: [*entry_points(group=group), FakePoint(offered)])
     with pytest.raises(PipelineError, match=f"E202.*{message}"):
         plugins._merged("mcpc.passes", PipelineError, "E202")
 
 
 def test_another_packages_passes_join_ours(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = plugins.entry_points
-    monkeypatch.setattr(plugins, "entry_points", lambda group: [*real(group=group), FakePoint({"quantize": Quantize})])
+    monkeypatch.setattr(
+        "mcpc.plugins.entry_points", lambda group: [*entry_points(group=group), FakePoint({"quantize": Quantize})]
+    )
     assert plugins._merged("mcpc.passes", PipelineError, "E202")["quantize"] is Quantize
