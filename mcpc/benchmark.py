@@ -59,6 +59,12 @@ def benchmark(
             "arena_bytes": document["arena_bytes"],
             "weights_bytes": document["weights_bytes"],
         }
+        if profile:
+            profiles = [session.profile(feeds) for _ in range(max(len(runs) // 10, 1))]
+            result["steps"] = [
+                {**steps[0], "ms": round(statistics.median(step["ms"] for step in steps), 6)}
+                for steps in zip(*profiles, strict=True)
+            ]
         return result
 
 

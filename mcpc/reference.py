@@ -19,12 +19,19 @@ def run_graph(graph: Graph, feeds: Mapping[str, Array]) -> list[Array]:
 
 
 def run_model(model: bytes, feeds: Mapping[str, Array], outputs: Sequence[str]) -> list[Array]:
-    """The ``outputs`` of a serialized model, by one thread, so that sums are always formed in the same order."""
+    """The ``outputs`` of a serialized model."""
+    return [np.asarray(array) for array in open_session(model).run(list(outputs), dict(feeds))]
+
+
+def open_session(model: bytes | str) -> Any:
+    """An ``onnxruntime.InferenceSession`` of a serialized model, or of a path (whose external data it finds).
+
+    It has one thread, so that sums are always formed in the same order.
+    """
     import onnxruntime as ort
 
     options = ort.SessionOptions()
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.intra_op_num_threads = 1
     options.log_severity_level = 4
-    session = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-    return [np.asarray(array) for array in session.run(list(outputs), dict(feeds))]
+    return ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])

@@ -2,55 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from mcpc.comparison import ATOL_OF_RANGE, RTOL, Comparison, compare
 from mcpc.errors import ModelError, UsageError
 
+__all__ = ["ATOL_OF_RANGE", "RTOL", "Comparison", "compare", "reference", "selftest", "verify"]
+
 Array = np.ndarray[Any, Any]
-
-#: Default tolerances for float32: relative, and absolute as a part of the output's largest magnitude.
-RTOL = 1e-3
-ATOL_OF_RANGE = 1e-4
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """How an output compares with the reference. ``excess`` is the largest |got - want| / (atol + rtol |want|): at
-    most 1 where it matches, infinite where shape, type or NaNs differ. ``worst_index`` is where that is."""
-
-    name: str
-    shape: tuple[int, ...]
-    elements: int
-    mismatches: int
-    excess: float
-    max_abs_difference: float
-    worst_index: tuple[int, ...]
-    worst_got: float
-    worst_want: float
-    rtol: float
-    atol: float
-    note: str = ""
-
-    @property
-    def matches(self) -> bool:
-        return self.mismatches == 0 and not self.note
-
-    def to_json(self) -> dict[str, Any]:
-        return {**asdict(self), "matches": self.matches}
-
-    def describe(self) -> str:
-        """What differs, in one line."""
-        if self.note:
-            return f"output {self.name!r} {self.note}"
-        return (
-            f"output {self.name!r} differs in {self.mismatches} of {self.elements} elements, most at "
-            f"{list(self.worst_index)}: {self.worst_got:.6g} instead of {self.worst_want:.6g}"
-        )
 
 
 def verify(
@@ -86,65 +49,49 @@ def verify(
     return sorted(comparisons, key=lambda each: -each.excess)
 
 
-def reference(model: Path | str, feeds: Mapping[str, Array], outputs: list[str]) -> list[Array]:
-    """What ONNX Runtime, optimisations off, computes from ``feeds``. Raises ModelError E100 where it refuses the model,
-    UsageError E002 where names or shapes are not the model's."""
-    import onnxruntime as ort
+def selftest(artifact: Path | str, *, threads: int | None = None) -> list[Comparison]:
+    """Run the golden cases inside the artifact and compare every output, the worst first.
 
-    options = ort.SessionOptions()
-    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.log_severity_level = 4
+    Raises :class:`UsageError` E002 where there are none.
+    """
+    from mcpc.artifact import Artifact
+    from mcpc.loader import load
+
+    with Artifact.open(artifact) as file:
+        cases = file.golden()
+    if not cases:
+        raise UsageError("E002", f"{artifact} holds no self-test", hint="compile it with --golden 1")
+    comparisons: list[Comparison] = []
+    with load(artifact, threads=threads) as session:
+        input_names = [each.name for each in session.get_inputs()]
+        output_names = [each.name for each in session.get_outputs()]
+        for case in cases:
+            session.reset_state()
+            got = session.run(None, dict(zip(input_names, case.inputs, strict=True)))
+            comparisons += [
+                compare(*each, case.rtol, case.atol) for each in zip(output_names, got, case.outputs, strict=True)
+            ]
+    return sorted(comparisons, key=lambda each: -each.excess)
+
+
+def reference(model: Path | str | bytes, feeds: Mapping[str, Array], outputs: Sequence[str]) -> list[Array]:
+    """What ONNX Runtime computes from ``feeds``; ``model`` is a path, or a file's bytes.
+
+    Raises ModelError E100 where it refuses the model, UsageError E002 where names or shapes are not the model's.
+    """
+    from mcpc.reference import open_session
+
     try:
-        session = ort.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
+        session = open_session(model if isinstance(model, bytes) else str(model))
     except Exception as error:  # its exceptions share no base class
-        raise ModelError("E100", f"ONNX Runtime refuses {model}: {error}") from error
-    names = {
-        "input": {each.name for each in session.get_inputs()},
-        "output": {each.name for each in session.get_outputs()},
-    }
-    for kind, wanted in (("input", set(feeds)), ("output", set(outputs))):
-        if missing := sorted(wanted - names[kind]):
-            raise UsageError(
-                "E002",
-                f"the model has no {kind} {missing[0]!r}",
-                hint="is the artifact compiled from this model?",
-            )
+        name = "the model" if isinstance(model, bytes) else model
+        raise ModelError("E100", f"ONNX Runtime refuses {name}: {error}") from error
+    known = {"input": session.get_inputs(), "output": session.get_outputs()}
+    for kind, wanted in (("input", feeds), ("output", outputs)):
+        if missing := sorted(set(wanted) - {each.name for each in known[kind]}):
+            message = f"the model has no {kind} {missing[0]!r}"
+            raise UsageError("E002", message, hint="is the artifact compiled from this model?")
     try:
-        return [np.asarray(array) for array in session.run(outputs, dict(feeds))]
+        return [np.asarray(array) for array in session.run(list(outputs), dict(feeds))]
     except Exception as error:
         raise UsageError("E002", f"ONNX Runtime refuses the inputs: {error}") from error
-
-
-def compare(name: str, got: Array, want: Array, rtol: float = RTOL, atol: float | None = None) -> Comparison:
-    """Floats by |got - want| <= atol + rtol |want| (NaN equals NaN, an infinity itself), all else exactly."""
-    if got.shape != want.shape or got.dtype != want.dtype:
-        note = f"is {got.dtype}{list(got.shape)} instead of {want.dtype}{list(want.shape)}"
-        return Comparison(
-            name, got.shape, want.size, want.size, np.inf, np.inf, (), np.nan, np.nan, rtol, atol or 0.0, note
-        )
-    is_float = want.dtype.kind == "f" or "float" in want.dtype.name
-    a, b = got.astype(np.float64), want.astype(np.float64)
-    if not is_float:
-        rtol, atol = 0.0, 0.0
-    finite = b[np.isfinite(b)]
-    if atol is None:
-        atol = ATOL_OF_RANGE * float(np.abs(finite).max(initial=0.0))
-    with np.errstate(invalid="ignore", divide="ignore"):
-        difference = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, np.abs(a - b))
-        difference = np.where(np.isnan(difference), np.inf, difference)
-        excess = np.where(difference == 0, 0.0, difference / (atol + rtol * np.abs(np.where(np.isfinite(b), b, 0.0))))
-    worst = int(excess.argmax()) if excess.size else 0
-    index = tuple(int(i) for i in np.unravel_index(worst, want.shape)) if want.size else ()
-    return Comparison(
-        name=name,
-        shape=tuple(want.shape),
-        elements=want.size,
-        mismatches=int((excess > 1).sum()),
-        excess=float(excess.max(initial=0.0)),
-        max_abs_difference=float(difference.max(initial=0.0)),
-        worst_index=index,
-        worst_got=float(a[index]) if want.size else 0.0,
-        worst_want=float(b[index]) if want.size else 0.0,
-        rtol=rtol,
-        atol=atol,
-    )

@@ -1,0 +1,120 @@
+"""mcpc compile"""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from mcpc.cli import console
+from mcpc.cli.options import EXISTING_FILE, NEW_FILE, json_option, target_option
+from mcpc.errors import UsageError
+from mcpc.units import size
+
+
+@click.command("compile")
+@click.argument("model", type=EXISTING_FILE, metavar="MODEL.onnx")
+@target_option
+@click.option(
+    "-o", "--output", type=NEW_FILE, metavar="OUT.mcp26bin", help="Default: the model's name, in this folder."
+)
+@click.option(
+    "--input-shape", "shapes", multiple=True, metavar="NAME:1x3x224x224", help="Fix an input's shape (repeatable)."
+)
+@click.option("--passes", metavar="SPEC", help="Passes to run instead of the target's, such as 'fold, simplify, fuse'.")
+@click.option("--verify-passes", is_flag=True, help="Compare with ONNX Runtime after every pass.")
+@click.option(
+    "--emit",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Keep the generated C, and the graph after each pass as .mcir and .onnx.",
+)
+@click.option(
+    "--golden", type=click.IntRange(min=0), default=1, show_default=True, metavar="N", help="Self-test cases."
+)
+@click.option("--no-golden", is_flag=True, help="No self-test cases, like --golden 0.")
+@click.option("--sign", type=EXISTING_FILE, metavar="KEY.pem", help="Sign with an Ed25519 private key.")
+@click.option("-j", "--jobs", type=click.IntRange(min=1), metavar="N", help="Compiler processes (default: one a core).")
+@click.option("-q", "--quiet", is_flag=True, help="Print errors only.")
+@click.option("-v", "--verbose", is_flag=True, help="Also print what each pass did.")
+@json_option
+def compile_(
+    model: Path,
+    target: str,
+    output: Path | None,
+    shapes: tuple[str, ...],
+    passes: str | None,
+    verify_passes: bool,
+    emit: Path | None,
+    golden: int,
+    no_golden: bool,
+    sign: Path | None,
+    jobs: int | None,
+    quiet: bool,
+    verbose: bool,
+    as_json: bool,
+) -> None:
+    """Compile an ONNX model for a target into one file.
+
+    \b
+    Example:
+      mcpc compile mobilenetv2.onnx --target rock5b -o mobilenetv2.mcp26bin
+    """
+    input_shapes = parse_shapes(shapes)
+
+    from mcpc.compiler import compile as compile_model
+    from mcpc.inspection import inspect
+
+    began = time.perf_counter()
+    with console.progress_bar(quiet or as_json) as progress:
+        path = compile_model(
+            model,
+            target,
+            output,
+            input_shapes=input_shapes,
+            passes=passes,
+            verify_passes=verify_passes,
+            emit=emit,
+            golden=0 if no_golden else golden,
+            sign=sign,
+            jobs=jobs,
+            progress=progress,
+        )
+    seconds = time.perf_counter() - began
+    document = inspect(path)
+    if as_json:
+        console.print_json({"output": str(path), "seconds": round(seconds, 3), **document})
+    elif not quiet:
+        if verbose:
+            _print_passes(document)
+        _print_summary(path, document, seconds)
+
+
+def parse_shapes(texts: tuple[str, ...]) -> dict[str, tuple[int, ...]]:
+    """``NAME:1x3x224x224`` (an empty shape is a scalar) as a shape by name."""
+    result: dict[str, tuple[int, ...]] = {}
+    for text in texts:
+        # Tensor names may hold ':', so the last one separates.
+        name, separator, sizes = text.rpartition(":")
+        if not separator or not name or not re.fullmatch(r"(\d+(x\d+)*)?", sizes):
+            raise UsageError("E003", f"--input-shape {text!r} is not NAME:1x3x224x224")
+        if name in result:
+            raise UsageError("E003", f"--input-shape gives {name!r} twice")
+        result[name] = tuple(int(text) for text in sizes.split("x") if text)
+    return result
+
+
+def _print_summary(path: Path, document: dict[str, Any], seconds: float) -> None:
+    click.echo(
+        f"{path}: {size(document['file_bytes'])} for {document['target']} in {seconds:.1f} s "
+        f"({size(document['weights_bytes'])} weights, {size(document['code_bytes'])} code, "
+        f"{len(document['steps'])} steps, {size(document['arena_bytes'])} arena)"
+    )
+
+
+def _print_passes(document: dict[str, Any]) -> None:
+    rows = [(each["spec"], each["nodes_before"], each["nodes_after"]) for each in document["passes"]]
+    click.echo(console.table(("pass", "nodes", "after"), rows, right=(1, 2)))

@@ -1,0 +1,146 @@
+"""mcpc inspect"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from mcpc.cli import console
+from mcpc.cli.options import NEW_FILE, artifact_argument, json_option
+from mcpc.units import duration, size
+
+Document = dict[str, Any]
+
+
+@click.command()
+@artifact_argument
+@click.option(
+    "--section",
+    type=click.Choice(["summary", "steps", "fusion", "memory", "shards", "provenance"]),
+    help="Show one part (default: the summary; with --json: everything).",
+)
+@click.option("--html", type=NEW_FILE, metavar="FILE", help="Write one page with steps, memory plan and decisions.")
+@json_option
+def inspect(artifact: Path, section: str | None, html: Path | None, as_json: bool) -> None:
+    """Show what is in an artifact and why.
+
+    \b
+    Example:
+      mcpc inspect model.mcp26bin --section steps
+      mcpc inspect model.mcp26bin --html model.html
+    """
+    from mcpc.inspection import SECTIONS
+    from mcpc.inspection import inspect as read
+
+    document = read(artifact)
+    if html is not None:
+        from mcpc.html_report import render
+
+        html.write_text(render(document), encoding="utf-8")
+    if as_json:
+        console.print_json({key: document[key] for key in SECTIONS[section]} if section else document)
+    elif html is not None and section is None:
+        click.echo(f"written: {html}")
+    else:
+        click.echo(_TEXTS[section or "summary"](document))
+
+
+def _summary(document: Document) -> str:
+    lines = [
+        f"{document['model_name']} for {document['target']}, format {document['format_version']}, "
+        f"needs runtime {document['runtime_version']}, {'signed' if document['signed'] else 'not signed'}",
+        f"  file      {size(document['file_bytes'])}: weights {size(document['weights_bytes'])}, "
+        f"code {size(document['code_bytes'])}",
+        f"  memory    arena {size(document['arena_bytes'])} (largest live set {size(document['live_set_bytes'])}), "
+        f"state {size(document['state_bytes'])}, scratch {size(document['scratch_bytes'])} a thread"
+        + (", grows while it runs" if document["unbounded"] else ""),
+        f"  work      {len(document['steps'])} steps, {document['flops'] / 1e9:.3g} GFLOP, "
+        f"predicted {duration(document['predicted_us'])} on one core",
+        f"  self-test {document['golden_cases']} cases",
+    ]
+    lines += [f"  {kind[:-1]:<9} {_tensor(each)}" for kind in ("inputs", "outputs") for each in document[kind]]
+    for symbol in document["symbols"]:
+        bound = f"to {symbol['max']}" if symbol["max"] is not None else "without bound"
+        lines.append(f"  symbol    {symbol['name']} from {symbol['min']} {bound}")
+    for code in document["code"]:
+        needs = ", ".join(code["features"]) or "nothing"
+        lines.append(f"  code      {code['name']} ({code['isa']}), {size(code['bytes'])}, needs {needs}")
+    return "\n".join(lines)
+
+
+def _tensor(tensor: Document) -> str:
+    return f"{tensor['name']} {tensor['dtype']}[{', '.join(map(str, tensor['shape']))}]"
+
+
+def _steps(document: Document) -> str:
+    rows = [
+        (
+            step["index"],
+            duration(step["predicted_us"]),
+            f"{step['flops'] / 1e6:.2f}",
+            size(step["bytes"]),
+            step["shape"],
+            step["op"],
+            step["kernel"],
+            step["name"],
+        )
+        for step in document["steps"]
+    ]
+    headers = ("#", "predicted", "MFLOP", "traffic", "shape", "operators", "kernel", "nodes")
+    return console.table(headers, rows, right=(0, 1, 2, 3))
+
+
+def _fusion(document: Document) -> str:
+    rows = [
+        (
+            each["pass"],
+            each["action"],
+            each["subject"],
+            each["reason"],
+            ", ".join(f"{name} {value:.4g}" for name, value in each["numbers"].items()),
+        )
+        for each in document["decisions"]
+    ]
+    return console.table(("pass", "action", "subject", "reason", "numbers"), rows)
+
+
+def _memory(document: Document) -> str:
+    rows = [
+        (each["offset"], size(each["bytes"]), each["first_step"], each["last_step"], each["name"])
+        for each in document["buffers"]
+    ]
+    over = document["arena_bytes"] / document["live_set_bytes"] - 1 if document["live_set_bytes"] else 0.0
+    return (
+        f"arena {size(document['arena_bytes'])}, {over:.1%} above the largest live set "
+        f"{size(document['live_set_bytes'])}\n"
+        + console.table(("offset", "size", "first step", "last", "buffer"), rows, right=(0, 1, 2, 3))
+    )
+
+
+def _shards(document: Document) -> str:
+    rows = [
+        (each["index"], size(each["bytes"]), f"{len(each['steps'])} steps", each["sha256"])
+        for each in document["shards"]
+    ]
+    return console.table(("#", "size", "read by", "sha256"), rows, right=(0, 1))
+
+
+def _provenance(document: Document) -> str:
+    rows = sorted(document["provenance"].items())
+    passes = [(each["spec"], each["nodes_before"], each["nodes_after"]) for each in document["passes"]]
+    return (
+        console.table(("key", "value"), rows) + "\n\n" + console.table(("pass", "nodes", "after"), passes, right=(1, 2))
+    )
+
+
+_TEXTS: dict[str, Callable[[Document], str]] = {
+    "summary": _summary,
+    "steps": _steps,
+    "fusion": _fusion,
+    "memory": _memory,
+    "shards": _shards,
+    "provenance": _provenance,
+}
