@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
+from importlib.resources import files
 from pathlib import Path
 
 from mcpc.cache import cache_dir
@@ -79,9 +80,7 @@ def build(
 
 def _runtime_folder() -> Path:
     """The runtime's sources: in the wheel beside the package, in a checkout its top-level folder."""
-    import mcpc.runtime
-
-    return Path(mcpc.runtime.__path__[0])
+    return Path(str(files("mcpc.runtime") / "src")).parent
 
 
 def _zig(*arguments: str | Path) -> None:
