@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import graphlib
 import re
 
 import onnx
 import onnx.inliner
+import onnx.shape_inference
 import onnx.version_converter
-from onnx import ModelProto
+from onnx import ModelProto, NodeProto, TensorProto, helper
 
 from mcpc.errors import ModelError, Problems
 from mcpc.ir import OPSET
-from mcpc.onnx_structure import opsets_of, walk
+from mcpc.onnx_structure import label, opsets_of, walk
 
 #: A model that grows beyond this many nodes by inlining is refused: nested functions can multiply without end.
 MOST_NODES = 1_000_000
@@ -60,26 +62,90 @@ def inline_functions(model: ModelProto) -> ModelProto:
         raise ModelError("E107", f"local functions cannot be inlined: {_first_line(error)}") from None
 
 
-def convert_opset(model: ModelProto, problems: Problems) -> ModelProto | None:
-    """``model`` at opset :data:`OPSET`. None, with an E107 for every node at fault, where that fails."""
+def convert_opset(model: ModelProto, problems: Problems) -> tuple[ModelProto | None, set[str]]:
+    """``model`` at opset :data:`OPSET`, and the tensors that are lost since the nodes making them do not convert.
+
+    Those nodes are reported with E107 and left out; their results are inputs of the model instead. None where even
+    the rest does not convert. Operators that ONNX does not know stay as they are.
+    """
     opsets = opsets_of(model)
+    opset = opsets.get("", OPSET)
     del model.opset_import[:]
-    for domain, version in opsets.items():
-        model.opset_import.append(onnx.helper.make_opsetid(domain, version))
-    if opsets.get("", OPSET) == OPSET:
-        return model
+    for domain, version in {**opsets, "": opset, _HIDDEN: 1}.items():
+        model.opset_import.append(helper.make_opsetid(domain, version))
+    for node in walk(model.graph.node):
+        if node.domain == "" and not _is_known(node.op_type, opset):
+            node.domain = _HIDDEN
+    lost: set[str] = set()
+    converted, reason = _converted(model)
+    if converted is None:
+        with contextlib.suppress(Exception):  # with more shapes known, fewer nodes depend on those that fail
+            model = onnx.shape_inference.infer_shapes(model)
+        for node, why in _guilty(model):
+            if lost.isdisjoint(node.input):
+                message = f"{node.op_type} of opset {opset} cannot be converted to opset {OPSET}: {why}"
+                problems.add(ModelError("E107", message, op=node.op_type, node=label(node)))
+            lost.update(filter(None, node.output))
+            model.graph.node.remove(node)
+        shapes = {value.name: value for value in model.graph.value_info}
+        untyped = helper.make_tensor_value_info
+        model.graph.input.extend(shapes.get(name) or untyped(name, TensorProto.FLOAT, None) for name in sorted(lost))
+        converted, reason = _converted(model)
+    if converted is None:
+        problems.add(ModelError("E107", f"opset {opset} cannot be converted to {OPSET}: {reason}"))
+    for node in walk((converted or model).graph.node):
+        if node.domain == _HIDDEN:
+            node.domain = ""
+    return converted, lost
+
+
+#: The domain of operators that the conversion shall not look at.
+_HIDDEN = "mcpc.hidden"
+
+#: Nodes of one operator that are tried one by one to find which of them does not convert.
+_TRIES = 32
+
+
+def _is_known(op: str, opset: int) -> bool:
     try:
-        return onnx.version_converter.convert_version(model, OPSET)
+        onnx.defs.get_schema(op, opset, "")
+    except onnx.defs.SchemaError:
+        return False
+    return True
+
+
+def _converted(model: ModelProto) -> tuple[ModelProto | None, str]:
+    """The converted model, or None and the reason."""
+    if opsets_of(model)[""] == OPSET:
+        return model, ""
+    try:
+        return onnx.version_converter.convert_version(model, OPSET), ""
     except Exception as error:  # the C++ converter raises plain RuntimeError and its relatives
-        text = _first_line(error)
-    guilty = re.search(r"(?:for|Upgrading|Adapter.*?) (\w+)\s*$", text) or re.search(r"\bfor (\w+)", text)
-    nodes = [node for node in model.graph.node if guilty is not None and node.op_type == guilty.group(1)]
-    message = f"opset {opsets['']} cannot be converted to {OPSET}: {text}"
-    for node in nodes:
-        problems.add(ModelError("E107", message, op=node.op_type, node=node.name))
-    if not nodes:
-        problems.add(ModelError("E107", message))
-    return None
+        return None, re.sub(r"^.*Assertion .* failed: ", "", _first_line(error))
+
+
+def _guilty(model: ModelProto) -> list[tuple[NodeProto, str]]:
+    """The nodes that do not convert, and why: those that fail where all others are hidden."""
+
+    def reason(candidates: list[NodeProto]) -> str:
+        outputs = {tuple(node.output) for node in candidates}
+        trial = ModelProto()
+        trial.CopyFrom(model)
+        for node in trial.graph.node:
+            if tuple(node.output) not in outputs:
+                node.domain = _HIDDEN
+        return _converted(trial)[1]
+
+    by_op: dict[str, list[NodeProto]] = {}
+    for node in model.graph.node:
+        if node.domain == "":
+            by_op.setdefault(node.op_type, []).append(node)
+    result = []
+    for nodes in by_op.values():
+        if why := reason(nodes):
+            single = [(node, reason([node])) for node in nodes] if len(nodes) <= _TRIES else []
+            result += [(node, text) for node, text in single if text] or [(node, why) for node in nodes]
+    return result
 
 
 def _first_line(error: Exception) -> str:

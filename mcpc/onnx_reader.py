@@ -19,7 +19,7 @@ from onnx_graphsurgeon.logger import G_LOGGER
 from mcpc.errors import ModelError, Problems, UsageError
 from mcpc.ir import Dim, DType, Graph, Node, TensorType, Value, symbol
 from mcpc.onnx_normalize import check_opset, convert_opset, inline_functions
-from mcpc.onnx_structure import check_structure, opsets_of, subgraphs, walk
+from mcpc.onnx_structure import check_structure, is_text, label, opsets_of, subgraphs, walk
 from mcpc.onnx_tensors import Array, ExternalData, dtype_of, read_tensor
 from mcpc.ops import find, infer_graph
 from mcpc.ops.registry import opset_of, unsupported
@@ -62,7 +62,7 @@ def read(
 def _load(source: str | Path | bytes | ModelProto) -> tuple[ModelProto, ExternalData, dict[str, str]]:
     """The model, its external data, and where it comes from."""
     if isinstance(source, ModelProto):
-        return source, ExternalData(None), {}
+        return _checked(source, "the model"), ExternalData(None), {}
     folder, name, data = None, "the model", source
     if not isinstance(source, bytes):
         path = Path(source)
@@ -76,9 +76,15 @@ def _load(source: str | Path | bytes | ModelProto) -> tuple[ModelProto, External
         model = ModelProto.FromString(data)
     except DecodeError:
         raise ModelError("E100", f"cannot parse {name}: it is truncated, corrupt, or no ONNX model") from None
+    return _checked(model, name), ExternalData(folder), {"source.sha256": hashlib.sha256(data).hexdigest()}
+
+
+def _checked(model: ModelProto, name: str) -> ModelProto:
     if not model.HasField("graph"):
         raise ModelError("E100", f"{name} parses, but holds no graph: it is truncated or no ONNX model")
-    return model, ExternalData(folder), {"source.sha256": hashlib.sha256(data).hexdigest()}
+    if not is_text(model):
+        raise ModelError("E100", f"{name} holds a name that is no text: it is corrupt")
+    return model
 
 
 @dataclass
@@ -103,11 +109,12 @@ class _Reading:
         known_opset = check_opset(self.model, self.problems)
         model = inline_functions(self.without_weights())
         sound = check_structure(model.graph, self.problems)
-        weights = self.arrays.keys() | self.broken
-        converted = convert_opset(model, self.problems) if known_opset and sound else None
+        converted, lost = convert_opset(model, self.problems) if known_opset and sound else (None, set())
         if converted is None:
             self.check_operators(walk(model.graph.node))
             return
+        self.broken |= lost
+        weights = self.arrays.keys() | self.broken
         self.check_operators(inner for node in converted.graph.node for g in subgraphs(node) for inner in walk(g.node))
         self.take_constants(converted.graph)
         self.build(converted, [value for value in converted.graph.input if value.name not in weights])
@@ -130,7 +137,7 @@ class _Reading:
         for node in nodes:
             if node.op_type != "Constant" and find(node.domain, node.op_type) is None:
                 opset = opset_of(self.graph, node.domain)
-                self.problems.add(unsupported(node.domain, node.op_type, node.name or _first_name(node), opset))
+                self.problems.add(unsupported(node.domain, node.op_type, label(node), opset))
 
     # ---- constants
 
@@ -210,7 +217,7 @@ class _Reading:
         with G_LOGGER.suppress():
             try:
                 source = gs.import_onnx(model)
-            except (UnicodeDecodeError, ValueError, gs.OnnxGraphSurgeonException) as error:
+            except Exception as error:  # graphsurgeon looks up types and decodes strings without checks of its own
                 raise ModelError("E100", f"the graph cannot be imported: {error}") from None
         values: dict[str, Value] = {}
         named = {d.dim_param for info in inputs for d in info.type.tensor_type.shape.dim}
@@ -227,7 +234,7 @@ class _Reading:
             values.update({tensor.name: Value(tensor.name, _UNKNOWN) for tensor in node.outputs if tensor.name})
         taken: set[str] = set()
         for node, proto in nodes:
-            name = stem = node.name or _first_name(proto)
+            name = stem = label(proto)
             while name in taken:
                 name = f"{stem}.{len(taken)}"
             taken.add(name)
@@ -314,11 +321,6 @@ _PLAIN_ATTRIBUTES = frozenset(
 )
 
 
-def _first_name(node: NodeProto) -> str:
-    """A name for a node without one: the first tensor it makes."""
-    return next((name for name in node.output if name), node.op_type)
-
-
 def _is_constant(node: NodeProto) -> bool:
     return node.op_type == "Constant" and node.domain in ("", "ai.onnx") and len(node.output) == 1
 
@@ -342,4 +344,4 @@ def _numbers(node: NodeProto) -> Array:
             case "value_string" | "value_strings" | "sparse_value":
                 kind = attribute.name.removeprefix("value_").replace("_value", "")
                 raise ModelError("E109", f"constant {node.output[0]} is {kind}: this data type is not supported")
-    raise ModelError("E102", "the node has no value", op="Constant", node=node.name or _first_name(node))
+    raise ModelError("E102", "the node has no value", op="Constant", node=label(node))

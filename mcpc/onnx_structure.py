@@ -5,7 +5,7 @@ from __future__ import annotations
 import graphlib
 from collections.abc import Iterable, Iterator
 
-from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto
+from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TensorShapeProto, ValueInfoProto
 
 from mcpc.errors import ModelError, Problems
 
@@ -37,6 +37,29 @@ def opsets_of(model: ModelProto | FunctionProto) -> dict[str, int]:
     return result
 
 
+def is_text(model: ModelProto) -> bool:
+    """Whether all names are text: protobuf hands out bytes for what is no UTF-8."""
+    nodes = list(walk([*model.graph.node, *(node for function in model.functions for node in function.node)]))
+    graphs = [model.graph, *(graph for node in nodes for graph in subgraphs(node))]
+    values = [value for graph in graphs for value in (*graph.input, *graph.output, *graph.value_info)]
+    tensors = [tensor for graph in graphs for tensor in graph.initializer]
+    tensors += [sparse.values for graph in graphs for sparse in graph.sparse_initializer]
+    names: list[object] = [model.graph.name, model.producer_name, model.producer_version]
+    names += [entry.domain for holder in (model, *model.functions) for entry in holder.opset_import]
+    names += [text for function in model.functions for text in (function.name, function.domain, *function.attribute)]
+    names += [text for function in model.functions for text in (*function.input, *function.output)]
+    names += [text for node in nodes for text in (node.op_type, node.domain, node.name, *node.input, *node.output)]
+    names += [attribute.name for node in nodes for attribute in node.attribute]
+    names += [text for value in values for text in (value.name, *(d.dim_param for d in _dims(value)))]
+    tensors += [attribute.t for node in nodes for attribute in node.attribute]
+    names += [text for t in tensors for text in (t.name, *(x for e in t.external_data for x in (e.key, e.value)))]
+    return all(isinstance(name, str) for name in names)
+
+
+def _dims(value: ValueInfoProto) -> Iterable[TensorShapeProto.Dimension]:
+    return value.type.tensor_type.shape.dim
+
+
 def free_names(graph: GraphProto) -> set[str]:
     """The tensors of outer graphs that a nested graph reads. Nesting is bounded by protobuf's own limit."""
     own = {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer}
@@ -61,7 +84,7 @@ def check_structure(graph: GraphProto, problems: Problems) -> bool:
     before = len(problems.errors)
 
     def report(message: str, node: NodeProto | None = None) -> None:
-        op, name = (node.op_type, node.name or _label(node)) if node is not None else ("", "")
+        op, name = (node.op_type, label(node)) if node is not None else ("", "")
         problems.add(ModelError("E103", message, op=op, node=name))
 
     made: dict[str, int | None] = {}
@@ -73,9 +96,10 @@ def check_structure(graph: GraphProto, problems: Problems) -> bool:
         for name in filter(None, node.output):
             if name in made:
                 other = made[name]
-                by = "an input or constant" if other is None else f"node {_label(graph.node[other])}"
+                by = "an input or constant" if other is None else f"node {label(graph.node[other])}"
                 report(f"tensor {name} has two producers: {by} makes it too", node)
-            made[name] = index
+            else:
+                made[name] = index
     needs: dict[int, set[int]] = {}
     for index, node in enumerate(graph.node):
         needs[index] = set()
@@ -91,9 +115,10 @@ def check_structure(graph: GraphProto, problems: Problems) -> bool:
         graphlib.TopologicalSorter(needs).prepare()
     except graphlib.CycleError as error:
         circle = [graph.node[index] for index in error.args[1]]
-        report("the graph has a cycle: " + " → ".join(map(_label, circle)), circle[0])
+        report("the graph has a cycle: " + " → ".join(map(label, circle)), circle[0])
     return len(problems.errors) == before
 
 
-def _label(node: NodeProto) -> str:
+def label(node: NodeProto) -> str:
+    """The name of a node, or of the first tensor it makes."""
     return node.name or next(filter(None, node.output), node.op_type)

@@ -18,13 +18,13 @@ Array = np.ndarray[Any, Any]
 #: The storage of each element type that raw bytes do not hold one to one.
 _PACKED = {DType.int4, DType.uint4}
 
-#: The typed field that holds an element type's numbers where raw bytes do not, and its entries per element.
-_FIELDS: dict[int, tuple[str, int]] = {
-    TensorProto.FLOAT: ("float_data", 1),
-    TensorProto.DOUBLE: ("double_data", 1),
-    TensorProto.INT64: ("int64_data", 1),
-    TensorProto.UINT64: ("uint64_data", 1),
-    TensorProto.UINT32: ("uint64_data", 1),
+#: The typed field that holds an element type's numbers where raw bytes do not; int32_data for all others.
+_FIELDS: dict[int, str] = {
+    TensorProto.FLOAT: "float_data",
+    TensorProto.DOUBLE: "double_data",
+    TensorProto.INT64: "int64_data",
+    TensorProto.UINT64: "uint64_data",
+    TensorProto.UINT32: "uint64_data",
 }
 
 
@@ -143,7 +143,7 @@ def _typed(data: Array, dtype: DType, shape: tuple[int, ...]) -> Array:
 def _from_field(
     tensor: TensorProto, dtype: DType, shape: tuple[int, ...], count: int, what: str, described: str
 ) -> Array:
-    field, _ = _FIELDS.get(tensor.data_type, ("int32_data", 1))
+    field = _FIELDS.get(tensor.data_type, "int32_data")
     entries = len(getattr(tensor, field))
     wanted = (count + 1) // 2 if dtype in _PACKED else count
     if entries != wanted:

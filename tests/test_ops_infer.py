@@ -340,7 +340,8 @@ def test_expressions_compute_what_onnx_runtime_computes(definition: ops.Elementw
 def reference(graph: Graph, arrays: Sequence[Array]) -> Array:
     """ONNX's own evaluation, for what ONNX Runtime lacks."""
     session = ReferenceEvaluator(to_model(graph))
-    return np.asarray(session.run(None, {f"x{i}": a for i, a in enumerate(arrays)})[0])
+    results: Any = session.run(None, {f"x{i}": a for i, a in enumerate(arrays)})
+    return np.asarray(results[0])
 
 
 # ---- the registry against ONNX's schemas

@@ -121,6 +121,8 @@ def expect(node: Node, index: int, dtypes: Iterable[DType]) -> TensorType:
 def same_dtype(node: Node, *indices: int) -> DType:
     """The element type that these inputs (those that are there) share."""
     present = [(i, t) for i in indices if (t := optional_type(node, i)) is not None]
+    if not present:
+        fail(node, f"{node.op} has no input")
     if len({t.dtype for _, t in present}) > 1:
         listed = ", ".join(f"%{node.inputs[i].name}: {show(t)}" for i, t in present)  # type: ignore[union-attr]
         fail(node, f"inputs of {node.op} differ in type: {listed}")

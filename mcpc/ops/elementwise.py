@@ -74,8 +74,6 @@ def declare(
 
     def infer(node: Node, context: InferContext) -> list[TensorType]:
         definition.expression(node)
-        if not node.inputs:
-            fail(node, f"{name} has no input")
         for index, value in enumerate(node.inputs):
             if value is not None and result is None:
                 expect(node, index, dtypes)
@@ -168,12 +166,12 @@ def gelu(x: Expr, approximate: str = "none") -> Expr:
 
 def clip(x: Expr, low: Expr | None = None, high: Expr | None = None, *, dtype: DType) -> Expr:
     """ONNX's default bounds are the type's finite extremes, so that infinities become finite."""
-    limits = ml_dtypes.finfo(dtype.numpy) if dtype.is_float else None
-    bounds = [("max", low, limits and float(limits.min)), ("min", high, limits and float(limits.max))]
-    for op, given, default in bounds:
-        bound = default if given is None else given
-        x = x if bound is None else apply(op, x, bound)
-    return x
+    if dtype.is_float:
+        limits = ml_dtypes.finfo(dtype.numpy)
+        low = e.const(float(limits.min)) if low is None else low
+        high = e.const(float(limits.max)) if high is None else high
+    x = x if low is None else apply("max", x, low)
+    return x if high is None else apply("min", x, high)
 
 
 def fold(op: str) -> Callable[..., Expr]:

@@ -168,7 +168,7 @@ def infer_split(node: Node, context: InferContext) -> list[TensorType]:
 
 def split_contents(node: Node, context: InferContext) -> list[Contents | None]:
     contents = context.contents(node.inputs[0])
-    sizes = split_sizes(node, context)
+    sizes = [] if contents is None else split_sizes(node, context)
     if contents is None or any(not isinstance(size, int) for size in sizes):
         return [None for _ in node.outputs]
     axis = axis_of(node, attribute(node, "axis", 0), contents.ndim)
