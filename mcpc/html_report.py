@@ -20,12 +20,12 @@ def render(document: Document) -> str:
         _tiles(document),
         "<h2>Inputs and outputs</h2>",
         _table(("", "name", "type", "shape"), _tensors(document)),
-        "<h2>Steps</h2><p>In the order they run. Bars: predicted time and least memory traffic.</p>",
-        _steps(document["steps"]),
         "<h2>Memory plan</h2>",
         "<p>Each box is a buffer: how long it lives (steps, left to right) and where it lies in the arena (bytes, "
         "bottom up). The dashed line is the largest sum of live buffers, which no plan can go below.</p>",
         _memory_plan(document),
+        "<h2>Steps</h2><p>In the order they run. Bars: predicted time and least memory traffic.</p>",
+        _steps(document["steps"]),
         "<h2>Decisions</h2>",
         _decisions(document["decisions"]),
         "<h2>Passes</h2>",
@@ -33,6 +33,14 @@ def render(document: Document) -> str:
             ("pass", "nodes before", "after"),
             [(each["spec"] or each["name"], each["nodes_before"], each["nodes_after"]) for each in document["passes"]],
             numeric=(1, 2),
+        ),
+        "<h2>Code</h2>",
+        _table(
+            ("variant", "instruction set", "needs", "size"),
+            [
+                (each["name"], each["isa"], ", ".join(each["features"]), size(each["bytes"]))
+                for each in document["code"]
+            ],
         ),
         "<h2>Provenance</h2>",
         _table(("", ""), sorted(document["provenance"].items())),
@@ -93,13 +101,21 @@ def _memory_plan(document: Document) -> str:
     buffers, steps, arena = document["buffers"], max(len(document["steps"]), 1), document["arena_bytes"]
     if not buffers or not arena:
         return "<p>No buffer: every tensor is an input, an output or a weight.</p>"
-    width, height, left, bottom = 1000, 340, 70, 24
-    unit = (width - left) / steps
+    width, height, left, right, bottom = 1000, 340, 70, 970, 24
+    unit = (right - left) / steps
 
     def y(offset: int) -> float:
         return height * (1 - offset / arena)
 
-    shapes = []
+    shapes = [
+        f'<line class="grid" x1="{left}" x2="{right}" y1="{y(offset):.1f}" y2="{y(offset):.1f}"/>'
+        f'<text x="{left - 6}" y="{max(y(offset) + 4, 10):.1f}" text-anchor="end">{size(offset)}</text>'
+        for offset in (arena * part // 4 for part in range(5))
+    ]
+    shapes += [
+        f'<text x="{left + (step + 0.5) * unit:.1f}" y="{height + 17}" text-anchor="middle">step {step}</text>'
+        for step in sorted({(steps - 1) * part // 4 for part in range(5)})
+    ]
     for index, buffer in enumerate(buffers):
         first, last = buffer["first_step"], buffer["last_step"]
         x, box_width = left + first * unit, (last - first + 1) * unit
@@ -110,18 +126,8 @@ def _memory_plan(document: Document) -> str:
             f'height="{max(box_height - 0.5, 0.5):.1f}" fill="hsl({index * 47 % 360} 55% 60%)">'
             f"<title>{escape(label)}</title></rect>"
         )
-    for part in range(5):
-        offset = arena * part // 4
-        shapes.append(
-            f'<line class="grid" x1="{left}" x2="{width}" y1="{y(offset):.1f}" y2="{y(offset):.1f}"/>'
-            f'<text x="{left - 6}" y="{max(y(offset) + 4, 10):.1f}" text-anchor="end">{size(offset)}</text>'
-        )
-        step = (steps - 1) * part // 4
-        shapes.append(
-            f'<text x="{left + (step + 0.5) * unit:.1f}" y="{height + 17}" text-anchor="middle">step {step}</text>'
-        )
     live = y(min(document["live_set_bytes"], arena))
-    shapes.append(f'<line class="live" x1="{left}" x2="{width}" y1="{live:.1f}" y2="{live:.1f}"/>')
+    shapes.append(f'<line class="live" x1="{left}" x2="{right}" y1="{live:.1f}" y2="{live:.1f}"/>')
     caption = f"arena {size(arena)}, largest live set {size(document['live_set_bytes'])}, {len(buffers)} buffers"
     return (
         f'<svg viewBox="0 0 {width} {height + bottom}" role="img" aria-label="{caption}">{"".join(shapes)}</svg>'
