@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mcpc import ops
 from mcpc.ir import Node
-from mcpc.ops.move import slice_axes
+from mcpc.ops.move import slice_axes, slice_range
 
 
 def slice_bounds(node: Node) -> list[tuple[int, int]] | None:
@@ -16,5 +16,6 @@ def slice_bounds(node: Node) -> list[tuple[int, int]] | None:
         size = data.type.dims[axis]
         if not all(isinstance(item, int) for item in (start, end, step, size)):
             return None
-        result[axis] = (slice(start, end, step).indices(int(size))[0], int(step))  # type: ignore[arg-type]
+        picked = slice_range(int(size), int(start), int(end), int(step))  # type: ignore[arg-type]
+        result[axis] = picked.start, picked.step
     return result
