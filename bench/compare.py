@@ -90,7 +90,11 @@ def _time_starts(
             firsts[who].append((done - ready) * 1e3)
             if hasattr(session, "close"):
                 session.close()
-    return tuple({who: statistics.median(times) for who, times in table.items()} for table in (loads, firsts))
+    return _medians(loads), _medians(firsts)
+
+
+def _medians(times: dict[str, list[float]]) -> dict[str, float]:
+    return {who: statistics.median(each) for who, each in times.items()}
 
 
 def _ratio(steady: dict[str, Timing]) -> dict[str, float]:

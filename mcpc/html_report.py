@@ -105,7 +105,7 @@ def _memory_plan(document: Document) -> str:
     unit = (right - left) / steps
 
     def y(offset: int) -> float:
-        return height * (1 - offset / arena)
+        return height * (1 - offset / float(arena))
 
     shapes = [
         f'<line class="grid" x1="{left}" x2="{right}" y1="{y(offset):.1f}" y2="{y(offset):.1f}"/>'

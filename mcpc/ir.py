@@ -7,11 +7,12 @@ graph of ONNX operators they stand for. This module never imports onnx.
 
 from __future__ import annotations
 
+import builtins
 import enum
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import ml_dtypes
 import numpy as np
@@ -49,7 +50,8 @@ class DType(enum.Enum):
 
     @property
     def numpy(self) -> np.dtype[Any]:
-        return self.value
+        dtype: np.dtype[Any] = self.value
+        return dtype
 
     @property
     def itemsize(self) -> int:
@@ -57,7 +59,7 @@ class DType(enum.Enum):
         return int(self.value.itemsize)
 
     @property
-    def is_float(self) -> bool:
+    def is_float(self) -> builtins.bool:  # `bool` is a member here
         return "float" in self.name
 
     @classmethod
@@ -71,7 +73,7 @@ class DType(enum.Enum):
 
 
 #: A size: an integer, or a sympy expression over symbols made by :func:`symbol`.
-Dim = int | sympy.Expr
+Dim: TypeAlias = int | sympy.Expr
 
 
 def symbol(name: str) -> sympy.Symbol:

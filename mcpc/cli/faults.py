@@ -21,9 +21,9 @@ def exit_status(command: click.Command, arguments: list[str]) -> int:
         status = command.main(arguments, prog_name="mcpc", standalone_mode=False)
         sys.stdout.flush()
         return status if isinstance(status, int) else 0
-    except click.exceptions.NoArgsIsHelpError as error:
-        click.echo(error.format_message(), err=True)
-        return error.exit_code
+    except click.exceptions.NoArgsIsHelpError as help_wanted:
+        click.echo(help_wanted.format_message(), err=True)
+        return help_wanted.exit_code
     except (KeyboardInterrupt, click.Abort):
         return INTERRUPTED
     except BrokenPipeError:
