@@ -207,13 +207,13 @@ static void decode_golden(mcp26_model *model, const mcp26_fb_table *meta) {
     model->info.golden_count = vector.count;
 }
 
-/* Whether this processor has what the variant needs; if not, the message gets why. */
-static int runs_here(const mcp26_fb_table *variant, mcp26_error *error) {
+/* Whether this processor has what the variant needs; if not, the message gets why, after `separator`. */
+static int runs_here(const mcp26_fb_table *variant, const char *separator, mcp26_error *error) {
     const char *isa = text(variant, CodeVariant_isa);
     const char *name = text(variant, CodeVariant_name);
     if (variant->fb->fault != NULL) return 0;
     if (strcmp(isa, mcp26_cpu_isa()) != 0) {
-        mcp26_append(error, "; '%s' is for %s, this is %s", name, isa, mcp26_cpu_isa());
+        mcp26_append(error, "%s '%s' is for %s, this is %s", separator, name, isa, mcp26_cpu_isa());
         return 0;
     }
     int missing = 0;
@@ -221,7 +221,7 @@ static int runs_here(const mcp26_fb_table *variant, mcp26_error *error) {
     for (uint32_t i = 0; i < features.count; i++) {
         const char *feature = mcp26_fb_element_string(&features, i);
         if (mcp26_cpu_has(feature)) continue;
-        if (missing++ == 0) mcp26_append(error, "; '%s' needs", name);
+        if (missing++ == 0) mcp26_append(error, "%s '%s' needs", separator, name);
         mcp26_append(error, " %s", feature);
     }
     return missing == 0;
@@ -242,7 +242,7 @@ static mcp26_status choose_code(mcp26_model *model, const mcp26_fb_table *meta, 
         uint64_t plan = mcp26_fb_u64(&variant, CodeVariant_plan, 0);
         (void)sha256_of(&variant, CodeVariant_sha256);
         require(fb, entry < section.size && plan < section.size);
-        if (chosen || fb->fault != NULL || !runs_here(&variant, error)) continue;
+        if (chosen || fb->fault != NULL || !runs_here(&variant, i == 0 ? ":" : ";", error)) continue;
         chosen = 1;
         model->entry_offset = entry;
         model->plan_offset = plan;

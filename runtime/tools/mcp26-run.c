@@ -224,7 +224,7 @@ static mcp26_status bench(const mcp26_model *model, mcp26_session *session, cons
     if (status == MCP26_OK) {
         qsort(times, wanted->runs, sizeof *times, ascending);
         uint32_t last = wanted->runs - 1;
-        printf("ms: min %.3f, p50 %.3f, p90 %.3f, p99 %.3f over %u runs on %u threads; open %.3f, first run %.3f\n", times[0],
+        printf("ms: min %.4f, p50 %.4f, p90 %.4f, p99 %.4f over %u runs on %u threads; open %.3f, first run %.3f\n", times[0],
                times[last / 2], times[(uint64_t)last * 9 / 10], times[(uint64_t)last * 99 / 100], wanted->runs,
                mcp26_session_threads(session), open_ms, first);
         if (wanted->profile) status = print_profile(model, session, wanted->runs);
