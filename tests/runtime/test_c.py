@@ -14,7 +14,9 @@ Build = Callable[[str, str, tuple[Path, ...]], tuple[str, ...]]
 
 _C = Path(__file__).parent / "c"
 _SOURCES = tuple(_C / f"{name}.c" for name in ("main", "open_tests", "session_tests", "pool_tests"))
-_NAMES = [name for source in _SOURCES for name in re.findall(r'^    \{"(\w+)", test_', source.read_text(), re.MULTILINE)]
+_NAMES = [
+    name for source in _SOURCES for name in re.findall(r'^    \{"(\w+)", test_', source.read_text(), re.MULTILINE)
+]
 
 #: What has threads; ThreadSanitizer adds nothing to the rest.
 _THREADED = [

@@ -246,10 +246,8 @@ static void test_budget(const char *folder) {
     options.memory_budget = size + 199999;
     CHECK_STATUS(MCP26_ERR_MEMORY, mcp26_session_create(model, &options, &session, &error), error.message);
     CHECK(session == NULL && strstr(error.message, "200000") != NULL);
-    session = open_session(model, 1);
-    check_golden(session, model);
-    long all = resident_kib(); /* all weights, metadata, golden data, and what the kernel maps around a fault */
-    mcp26_session_close(session);
+    for (uint64_t i = 0; i < model->file.size; i += 4096) (void)((const volatile uint8_t *)model->file.bytes)[i];
+    long all = resident_kib();
     mcp26_os_file_release(model->file.bytes, model->file.size);
     if (resident_kib() >= all) all = 0; /* this system, an emulator, does not take pages away */
     for (uint64_t shards = 1; shards <= 4; shards++) {
