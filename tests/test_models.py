@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import subprocess
+import sys
 import zipfile
 from dataclasses import replace
 from pathlib import Path
@@ -11,9 +13,11 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 import pytest
+from click.testing import CliRunner
 
 from mcpc.errors import UsageError
 from mcpc.models import digits, inputs, mobilenetv2, zoo
+from mcpc.models.__main__ import main
 
 
 def run(model: onnx.ModelProto, feed: dict[str, np.ndarray]) -> np.ndarray:
@@ -142,3 +146,28 @@ def test_fetch_of_an_unknown_name_lists_the_known() -> None:
     with pytest.raises(UsageError) as caught:
         zoo.fetch("nope")
     assert "silero-vad" in caught.value.hint
+
+
+# ---- python -m mcpc.models
+
+
+def test_command_builds_and_lists(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "d.onnx"
+    result = CliRunner().invoke(main, ["build", "digits", "--batch", "N", "-o", str(path)])
+    assert result.exit_code == 0, result.output
+    assert onnx.load(path).graph.input[0].type.tensor_type.shape.dim[0].dim_param == "N"
+    listed = CliRunner().invoke(main, ["list"]).output
+    assert all(name in listed for name in ("digits", "mobilenetv2", *zoo.entries()))
+
+
+def test_command_copies_what_it_fetches(wheel: zoo.Entry, tmp_path: Path) -> None:
+    result = CliRunner().invoke(main, ["fetch", "m", "-o", str(tmp_path / "here")])
+    assert result.exit_code == 0 and result.output.strip() == str(tmp_path / "here" / "m.onnx")
+    assert (tmp_path / "here" / "m.onnx").read_bytes() == b"a model"
+
+
+def test_command_reports_faults_in_one_line(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "mcpc.models", "fetch", "nope"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("error[E002]: no model is called 'nope'\nhint: ")
