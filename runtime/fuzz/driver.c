@@ -37,7 +37,8 @@ static uint8_t *load(const char *path, size_t *size) {
 
 /* Numbers at which bounds checks go wrong. */
 static uint64_t interesting(uint64_t *state, uint64_t size) {
-    const uint64_t numbers[] = {0, 1, 0x7f, 0xff, 0x7fff, 0xffff, 0x7fffffff, 0x80000000, 0xffffffff, INT64_MAX, UINT64_MAX, size};
+    const uint64_t numbers[] = {0,          1,          0x7f,       0xff,      0x7fff,     0xffff,
+                                0x7fffffff, 0x80000000, 0xffffffff, INT64_MAX, UINT64_MAX, size};
     uint64_t number = numbers[random_number(state) % (sizeof numbers / sizeof *numbers)];
     return number + random_number(state) % 9 - 4;
 }

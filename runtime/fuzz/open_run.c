@@ -1,8 +1,8 @@
 /* Fuzz target: open an artifact from memory, make a session, bind, run.
  *
- * A fuzzer alone would not get past the checksums, and must not execute code it made up. So each input is patched first:
- * code sections become a stub that does nothing, checksums become right. Compiled code trusts the metadata, which is
- * hostile here, so the stub reads nothing of it.
+ * A fuzzer alone would not get past the checksums, and must not execute code it made up. So each input is patched
+ * first: code sections become a stub that does nothing, checksums become right. Compiled code trusts the metadata,
+ * which is hostile here, so the stub reads nothing of it.
  *
  * With libFuzzer:  clang -fsanitize=fuzzer,address,undefined -Iinclude -Isrc fuzz/open_run.c src/_all.c
  * Without:         link driver.c too; see there.

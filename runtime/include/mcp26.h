@@ -18,8 +18,8 @@
  *     mcp26_session_close(session);
  *     mcp26_model_close(model);
  *
- * Threads. A model never changes after open: any number of threads and sessions share it. A session belongs to one thread
- * at a time; only mcp26_session_cancel may come from another. Sessions are independent of each other.
+ * Threads. A model never changes after open: any number of threads and sessions share it. A session belongs to one
+ * thread at a time; only mcp26_session_cancel may come from another. Sessions are independent of each other.
  *
  * Memory. open and create allocate; mcp26_session_run allocates nothing, unless the artifact is `unbounded` (see
  * mcp26_model_info). mcp26_session_size says what a session needs, and the options can hand that memory in.
@@ -59,30 +59,30 @@ extern "C" {
 
 typedef enum {
     MCP26_OK = 0,
-    MCP26_ERR_ARGUMENT = -1,        /* a null pointer, an index out of range, unknown options */
-    MCP26_ERR_IO = -2,              /* the system refused to open or map the file */
-    MCP26_ERR_MEMORY = -3,          /* memory is exhausted, or a budget or given memory is too small */
-    MCP26_ERR_NOT_ARTIFACT = -4,    /* the file does not start as an artifact does */
-    MCP26_ERR_TRUNCATED = -5,       /* the file is not as long as its header states */
-    MCP26_ERR_CORRUPT_HEADER = -6,  /* header or section table: wrong checksum or impossible values */
-    MCP26_ERR_CORRUPT_META = -7,    /* metadata: wrong checksum or impossible values */
-    MCP26_ERR_CORRUPT_CODE = -8,    /* a code section: wrong checksum */
-    MCP26_ERR_CORRUPT_DATA = -9,    /* a section's SHA-256 is not the metadata's (verify lazy or full) */
-    MCP26_ERR_FORMAT_VERSION = -10, /* the file is of another major version of the format */
+    MCP26_ERR_ARGUMENT = -1,         /* a null pointer, an index out of range, unknown options */
+    MCP26_ERR_IO = -2,               /* the system refused to open or map the file */
+    MCP26_ERR_MEMORY = -3,           /* memory is exhausted, or a budget or given memory is too small */
+    MCP26_ERR_NOT_ARTIFACT = -4,     /* the file does not start as an artifact does */
+    MCP26_ERR_TRUNCATED = -5,        /* the file is not as long as its header states */
+    MCP26_ERR_CORRUPT_HEADER = -6,   /* header or section table: wrong checksum or impossible values */
+    MCP26_ERR_CORRUPT_META = -7,     /* metadata: wrong checksum or impossible values */
+    MCP26_ERR_CORRUPT_CODE = -8,     /* a code section: wrong checksum */
+    MCP26_ERR_CORRUPT_DATA = -9,     /* a section's SHA-256 is not the metadata's (verify lazy or full) */
+    MCP26_ERR_FORMAT_VERSION = -10,  /* the file is of another major version of the format */
     MCP26_ERR_RUNTIME_VERSION = -11, /* the artifact needs a newer runtime, or another code ABI */
-    MCP26_ERR_CPU = -12,            /* no code variant runs on this processor; the message names what is missing */
-    MCP26_ERR_DTYPE = -13,          /* a tensor of another data type */
-    MCP26_ERR_RANK = -14,           /* a tensor of another rank */
-    MCP26_ERR_SHAPE = -15,          /* a dimension of another size, or one symbol with two values */
-    MCP26_ERR_SYMBOL = -16,         /* a symbolic dimension outside its bounds */
-    MCP26_ERR_MISSING_INPUT = -17,  /* run without all inputs bound */
-    MCP26_ERR_BYTES = -18,          /* a buffer is not as large as its shape needs */
-    MCP26_ERR_ALIGNMENT = -19,      /* a buffer is not aligned to its element size */
-    MCP26_ERR_DATA = -20,           /* the data led out of bounds (an index, a size); the message says where */
-    MCP26_ERR_CANCELLED = -21,      /* mcp26_session_cancel ended the run */
-    MCP26_ERR_GOLDEN = -22,         /* an output differs from the embedded expected one */
-    MCP26_ERR_STEP = -23,           /* compiled code returned what it must not: a bug in the compiler */
-    MCP26_ERR_NO_CODE = -24         /* the artifact holds no native code (it is for another backend) */
+    MCP26_ERR_CPU = -12,             /* no code variant runs on this processor; the message names what is missing */
+    MCP26_ERR_DTYPE = -13,           /* a tensor of another data type */
+    MCP26_ERR_RANK = -14,            /* a tensor of another rank */
+    MCP26_ERR_SHAPE = -15,           /* a dimension of another size, or one symbol with two values */
+    MCP26_ERR_SYMBOL = -16,          /* a symbolic dimension outside its bounds */
+    MCP26_ERR_MISSING_INPUT = -17,   /* run without all inputs bound */
+    MCP26_ERR_BYTES = -18,           /* a buffer is not as large as its shape needs */
+    MCP26_ERR_ALIGNMENT = -19,       /* a buffer is not aligned to its element size */
+    MCP26_ERR_DATA = -20,            /* the data led out of bounds (an index, a size); the message says where */
+    MCP26_ERR_CANCELLED = -21,       /* mcp26_session_cancel ended the run */
+    MCP26_ERR_GOLDEN = -22,          /* an output differs from the embedded expected one */
+    MCP26_ERR_STEP = -23,            /* compiled code returned what it must not: a bug in the compiler */
+    MCP26_ERR_NO_CODE = -24          /* the artifact holds no native code (it is for another backend) */
 } mcp26_status;
 
 /* One line, English, for a status; static storage. */
@@ -117,8 +117,8 @@ typedef struct {
     uint32_t verify;      /* an mcp26_verify */
 } mcp26_model_options;
 
-/* Open the artifact at `path`. The file is mapped, not read: it must stay unchanged (replace it by renaming) while open.
- * *model is NULL after a failure. */
+/* Open the artifact at `path`. The file is mapped, not read: it must stay unchanged (replace it by renaming) while
+ * open. *model is NULL after a failure. */
 MCP26_API mcp26_status mcp26_model_open(const char *path, const mcp26_model_options *options, mcp26_model **model,
                                         mcp26_error *error);
 
@@ -129,7 +129,7 @@ MCP26_API mcp26_status mcp26_model_open_memory(const void *data, size_t size, co
 /* Give the handle back. Sessions may still be open: the last one closes the file. NULL is allowed. */
 MCP26_API void mcp26_model_close(mcp26_model *model);
 
-/* ---- What the artifact says about itself; all pointers below live as long as the model, strings are NUL-terminated ---- */
+/* ---- What the artifact says about itself. Pointers live as long as the model; strings are NUL-terminated. ---- */
 
 /* Element types: ONNX's TensorProto.DataType codes. 0 where a function's caller does not state one. */
 typedef enum {
@@ -167,10 +167,10 @@ MCP26_API const char *mcp26_dtype_name(uint32_t dtype);
 
 typedef struct {
     const char *name;
-    const char *target;     /* what it was compiled for, e.g. "rock5b" */
-    const char *variant;    /* the code variant that was picked for this processor */
-    const char *isa;        /* "x86-64" or "aarch64" */
-    const void *meta;       /* the metadata FlatBuffer (schema/mcp26.fbs) */
+    const char *target;  /* what it was compiled for, e.g. "rock5b" */
+    const char *variant; /* the code variant that was picked for this processor */
+    const char *isa;     /* "x86-64" or "aarch64" */
+    const void *meta;    /* the metadata FlatBuffer (schema/mcp26.fbs) */
     uint64_t meta_bytes;
     uint64_t file_bytes;
     uint64_t code_bytes;    /* of the picked variant */
@@ -187,8 +187,8 @@ typedef struct {
     uint32_t shard_count;
     uint32_t golden_count;
     uint32_t section_count;
-    uint32_t unbounded;     /* 1: some size has no bound, so memory may grow while it runs */
-    uint32_t code_mapped;   /* 1: code runs straight from the file; 0: from a copy (memory, noexec mount) */
+    uint32_t unbounded;   /* 1: some size has no bound, so memory may grow while it runs */
+    uint32_t code_mapped; /* 1: code runs straight from the file; 0: from a copy (memory, noexec mount) */
 } mcp26_model_info;
 
 typedef struct {
@@ -208,12 +208,12 @@ typedef struct {
 } mcp26_symbol_info;
 
 typedef struct {
-    const char *name;   /* the ONNX node(s) it stands for */
-    const char *op;     /* "Conv+Clip+Add" */
+    const char *name; /* the ONNX node(s) it stands for */
+    const char *op;   /* "Conv+Clip+Add" */
     const char *kernel;
-    const char *shape;  /* output shape, for people; may be empty */
+    const char *shape; /* output shape, for people; may be empty */
     uint64_t flops;
-    uint64_t bytes;     /* least traffic: operands and result once */
+    uint64_t bytes; /* least traffic: operands and result once */
     float predicted_us;
     uint32_t shard_count;
     const uint32_t *shards; /* indices of the shards it reads */
@@ -278,8 +278,8 @@ MCP26_API uint64_t mcp26_session_bytes(const mcp26_session *session);
 MCP26_API mcp26_status mcp26_session_bind_input(mcp26_session *session, uint32_t index, uint32_t dtype,
                                                 const int64_t *shape, uint32_t rank, const void *data, uint64_t bytes);
 
-/* Write output `index` to `data`, which holds `capacity` bytes. Unbound outputs (and `data` NULL: unbind) go to memory of
- * the session. Must not overlap an input or another output. */
+/* Write output `index` to `data`, which holds `capacity` bytes. Unbound outputs (and `data` NULL: unbind) go to memory
+ * of the session. Must not overlap an input or another output. */
 MCP26_API mcp26_status mcp26_session_bind_output(mcp26_session *session, uint32_t index, void *data, uint64_t capacity);
 
 /* Resolve symbols and output shapes from the bound inputs, without running: afterwards mcp26_session_output tells sizes
@@ -341,13 +341,13 @@ MCP26_API mcp26_status mcp26_session_run_golden(mcp26_session *session, uint32_t
 typedef struct {
     uint64_t elements;
     uint64_t mismatches;
-    uint64_t worst_index;      /* row-major, of the largest excess over the tolerance */
+    uint64_t worst_index; /* row-major, of the largest excess over the tolerance */
     double worst_got, worst_want;
     double max_abs_difference;
 } mcp26_comparison;
 
-/* Compare the case's i-th expected output with what the last run left. MCP26_ERR_GOLDEN where they differ, *result (may be
- * NULL) says by how much. */
+/* Compare the case's i-th expected output with what the last run left. MCP26_ERR_GOLDEN where they differ, *result (may
+ * be NULL) says by how much. */
 MCP26_API mcp26_status mcp26_session_compare_golden(mcp26_session *session, uint32_t golden, uint32_t i,
                                                     mcp26_comparison *result);
 

@@ -35,14 +35,14 @@ static mcp26_status check_dim(mcp26_session *session, const mcp26_tensor_info *i
                           size);
     }
     if (size < 0) {
-        return mcp26_fail(&session->error, MCP26_ERR_SHAPE, "input '%s', dimension %u: negative size %" PRId64, info->name,
-                          d, size);
+        return mcp26_fail(&session->error, MCP26_ERR_SHAPE, "input '%s', dimension %u: negative size %" PRId64,
+                          info->name, d, size);
     }
     if (info->dims[d] >= 0 || info->dim_symbols[d] < 0) return MCP26_OK;
     const mcp26_symbol_info *symbol = &session->model->symbols[info->dim_symbols[d]];
     if (size < symbol->min || (symbol->max >= 0 && size > symbol->max)) {
-        mcp26_fail(&session->error, MCP26_ERR_SYMBOL, "input '%s', dimension %u: %s must be at least %" PRId64, info->name,
-                   d, symbol->name, symbol->min);
+        mcp26_fail(&session->error, MCP26_ERR_SYMBOL, "input '%s', dimension %u: %s must be at least %" PRId64,
+                   info->name, d, symbol->name, symbol->min);
         if (symbol->max >= 0) mcp26_append(&session->error, " and at most %" PRId64, symbol->max);
         mcp26_append(&session->error, ", got %" PRId64, size);
         return MCP26_ERR_SYMBOL;
@@ -57,7 +57,8 @@ mcp26_status mcp26_session_bind_input(mcp26_session *session, uint32_t index, ui
     mcp26_succeed(error);
     const mcp26_tensor_info *info = mcp26_model_input(session->model, index);
     if (info == NULL) {
-        return mcp26_fail(error, MCP26_ERR_ARGUMENT, "input %u: the model has %u", index, session->model->info.input_count);
+        return mcp26_fail(error, MCP26_ERR_ARGUMENT, "input %u: the model has %u", index,
+                          session->model->info.input_count);
     }
     if (dtype != MCP26_UNDEFINED && dtype != info->dtype) {
         return mcp26_fail(error, MCP26_ERR_DTYPE, "input '%s': expected %s, got %s", info->name,
@@ -77,8 +78,9 @@ mcp26_status mcp26_session_bind_input(mcp26_session *session, uint32_t index, ui
     int overflow;
     uint64_t needed = mcp26_tensor_bytes(shape, rank, info->dtype, &overflow);
     if (overflow || bytes != needed) {
-        return mcp26_fail(error, MCP26_ERR_BYTES, "input '%s': the shape takes %" PRIu64 " bytes, the buffer has %" PRIu64,
-                          info->name, overflow ? UINT64_MAX : needed, bytes);
+        return mcp26_fail(error, MCP26_ERR_BYTES,
+                          "input '%s': the shape takes %" PRIu64 " bytes, the buffer has %" PRIu64, info->name,
+                          overflow ? UINT64_MAX : needed, bytes);
     }
     if (data == NULL && bytes != 0) return mcp26_fail(error, MCP26_ERR_ARGUMENT, "input '%s': no data", info->name);
     if ((uintptr_t)data % mcp26_dtype_alignment(info->dtype) != 0) {
@@ -130,7 +132,8 @@ static void append_source(mcp26_session *session, int32_t symbol) {
     }
 }
 
-/* Symbols from input shapes; all places of one symbol must agree. Those that only steps set begin at their least value. */
+/* Symbols from input shapes; all places of one symbol must agree. Those that only steps set begin at their least value.
+ */
 static mcp26_status resolve_symbols(mcp26_session *session) {
     const mcp26_model *model = session->model;
     int64_t *symbols = session->env.symbols;

@@ -15,13 +15,15 @@ static const struct {
     char name[10];
     uint32_t alignment;
 } KINDS[] = {
-    [MCP26_SECTION_META] = {"META", 8},          [MCP26_SECTION_CODE] = {"CODE", 65536},
-    [MCP26_SECTION_SHARD] = {"SHARD", 65536},    [MCP26_SECTION_GOLDEN] = {"GOLDEN", 64},
-    [MCP26_SECTION_ENGINE] = {"ENGINE", 65536},  [MCP26_SECTION_SIGNATURE] = {"SIGNATURE", 8},
+    [MCP26_SECTION_META] = {"META", 8},         [MCP26_SECTION_CODE] = {"CODE", 65536},
+    [MCP26_SECTION_SHARD] = {"SHARD", 65536},   [MCP26_SECTION_GOLDEN] = {"GOLDEN", 64},
+    [MCP26_SECTION_ENGINE] = {"ENGINE", 65536}, [MCP26_SECTION_SIGNATURE] = {"SIGNATURE", 8},
 };
 
 /* The kind's name and alignment; of one that this runtime does not know, none. */
-static const char *kind_name(uint32_t kind) { return kind - 1 < MCP26_SECTION_SIGNATURE ? KINDS[kind].name : "unknown"; }
+static const char *kind_name(uint32_t kind) {
+    return kind - 1 < MCP26_SECTION_SIGNATURE ? KINDS[kind].name : "unknown";
+}
 static uint32_t kind_alignment(uint32_t kind) { return kind - 1 < MCP26_SECTION_SIGNATURE ? KINDS[kind].alignment : 1; }
 
 mcp26_section mcp26_container_section(const mcp26_container *container, uint32_t i) {

@@ -28,7 +28,8 @@ typedef struct {
     uint32_t needs_major, needs_minor;
 } mcp26_container;
 
-/* Check and take apart a file: magic, checksums of header, table, META and CODE, versions, bounds, alignment, overlaps. */
+/* Check and take apart a file: magic, checksums of header, table, META and CODE, versions, bounds, alignment, overlaps.
+ */
 mcp26_status mcp26_container_open(mcp26_container *container, const uint8_t *bytes, uint64_t size, mcp26_error *error);
 
 /* Section i < section_count; within the file once the container is open. */

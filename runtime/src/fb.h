@@ -1,9 +1,9 @@
 /* fb.h: reads a FlatBuffer that may be damaged or hostile.
  *
- * Every access is checked against the buffer's bounds. The first one that does not fit sets `fault` to the name of what was
- * read; from then on all accessors return zeros, so that a reader checks once, at the end. Work is bounded as well: many
- * tables that share one large vector would cost quadratic time, so visited vector bytes are charged to `budget`, which
- * a buffer written without sharing cannot exhaust.
+ * Every access is checked against the buffer's bounds. The first one that does not fit sets `fault` to the name of what
+ * was read; from then on all accessors return zeros, so that a reader checks once, at the end. Work is bounded as well:
+ * many tables that share one large vector would cost quadratic time, so visited vector bytes are charged to `budget`,
+ * which a buffer written without sharing cannot exhaust.
  */
 #ifndef MCP26_FB_H
 #define MCP26_FB_H

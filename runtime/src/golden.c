@@ -16,8 +16,8 @@ mcp26_status mcp26_session_run_golden(mcp26_session *session, uint32_t golden) {
     }
     for (uint32_t i = 0; i < info->input_count; i++) {
         const mcp26_golden_tensor *input = mcp26_model_golden_input(session->model, golden, i);
-        mcp26_status status = mcp26_session_bind_input(session, input->index, MCP26_UNDEFINED, input->shape, input->rank,
-                                                       input->data, input->bytes);
+        mcp26_status status = mcp26_session_bind_input(session, input->index, MCP26_UNDEFINED, input->shape,
+                                                       input->rank, input->data, input->bytes);
         if (status != MCP26_OK) return status;
     }
     mcp26_session_reset_state(session);
@@ -106,7 +106,8 @@ static void compare(const uint8_t *got, const uint8_t *want, uint64_t elements, 
     }
 }
 
-mcp26_status mcp26_session_compare_golden(mcp26_session *session, uint32_t golden, uint32_t i, mcp26_comparison *result) {
+mcp26_status mcp26_session_compare_golden(mcp26_session *session, uint32_t golden, uint32_t i,
+                                          mcp26_comparison *result) {
     if (session == NULL) return MCP26_ERR_ARGUMENT;
     mcp26_succeed(&session->error);
     const mcp26_golden_case *tolerance = mcp26_model_golden(session->model, golden);

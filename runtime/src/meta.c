@@ -275,8 +275,8 @@ mcp26_status mcp26_model_decode(mcp26_model *model, uint32_t *code_section, mcp2
     uint32_t abi = mcp26_fb_u32(&meta, Meta_abi_version, 0);
     if (fb.fault == NULL && abi != MCP26_ABI_VERSION) {
         return mcp26_fail(error, MCP26_ERR_RUNTIME_VERSION,
-                          "its code is for ABI version %u, this runtime has version %d: update the older of the two", abi,
-                          MCP26_ABI_VERSION);
+                          "its code is for ABI version %u, this runtime has version %d: update the older of the two",
+                          abi, MCP26_ABI_VERSION);
     }
     info->name = text(&meta, Meta_model_name);
     info->target = text(&meta, Meta_target);

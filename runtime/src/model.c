@@ -97,7 +97,8 @@ mcp26_status mcp26_model_open(const char *path, const mcp26_model_options *optio
     if (status != MCP26_OK) return status;
     int failure = path != NULL ? mcp26_os_file_open(&(*model)->file, path) : EINVAL;
     if (failure != 0) {
-        status = mcp26_fail(error, MCP26_ERR_IO, "cannot open %s: %s", path != NULL ? path : "(null)", strerror(failure));
+        status =
+            mcp26_fail(error, MCP26_ERR_IO, "cannot open %s: %s", path != NULL ? path : "(null)", strerror(failure));
     } else {
         status = open_contents(*model, (*model)->file.bytes, (*model)->file.size, error);
     }

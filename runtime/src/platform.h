@@ -1,5 +1,5 @@
-/* platform.h: all that the runtime wants of an operating system. platform_linux.c gives it on Linux; a port replaces that
- * one file. Everything else needs only a C11 compiler with atomics, string.h and snprintf. */
+/* platform.h: all that the runtime wants of an operating system. platform_linux.c gives it on Linux; a port replaces
+ * that one file. Everything else needs only a C11 compiler with atomics, string.h and snprintf. */
 #ifndef MCP26_PLATFORM_H
 #define MCP26_PLATFORM_H
 

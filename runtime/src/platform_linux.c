@@ -128,7 +128,8 @@ void mcp26_os_free(void *memory, uint64_t bytes) {
     if (memory != NULL) munmap(memory, (size_t)bytes);
 }
 
-/* ---- Cores: /sys tells each core's capacity relative to the fastest, 1024, on machines that have several kinds ---- */
+/* ---- Cores: /sys tells each core's capacity relative to the fastest, 1024, on machines that have several kinds ----
+ */
 
 static uint32_t core_capacity(size_t core) {
     char path[64], text[16];

@@ -100,7 +100,8 @@ void mcp26_pool_stop(mcp26_pool *pool) {
     pool->started = 0;
 }
 
-int32_t mcp26_pool_run(mcp26_pool *pool, mcp26_env *env, mcp26_body body, void *argument, int64_t count, int64_t grain) {
+int32_t mcp26_pool_run(mcp26_pool *pool, mcp26_env *env, mcp26_body body, void *argument, int64_t count,
+                       int64_t grain) {
     if (count <= 0) return 0;
     if (grain < 1) grain = 1;
     if (pool->worker_count == 1 || count <= grain) {

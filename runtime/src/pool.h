@@ -1,9 +1,9 @@
 /* pool.h: the threads of a session.
  *
- * A loop is a job that workers may join while it is open: the caller opens it, takes chunks like everybody, closes it when
- * none is left and waits for those who joined. Nobody waits for a thread that sleeps or lost its core, and a process
- * without the threads (a forked child) still gets everything done, by itself. Idle workers spin for some microseconds,
- * since the next step's loop follows soon, and then sleep until woken.
+ * A loop is a job that workers may join while it is open: the caller opens it, takes chunks like everybody, closes it
+ * when none is left and waits for those who joined. Nobody waits for a thread that sleeps or lost its core, and a
+ * process without the threads (a forked child) still gets everything done, by itself. Idle workers spin for some
+ * microseconds, since the next step's loop follows soon, and then sleep until woken.
  */
 #ifndef MCP26_POOL_H
 #define MCP26_POOL_H

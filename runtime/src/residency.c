@@ -10,7 +10,8 @@ uint64_t mcp26_residency_least(const mcp26_model *model, uint32_t *step) {
     *step = 0;
     for (uint32_t i = 0; i < model->info.step_count; i++) {
         uint64_t bytes = 0;
-        for (uint32_t j = 0; j < model->steps[i].shard_count; j++) bytes += model->shards[model->steps[i].shards[j]].size;
+        for (uint32_t j = 0; j < model->steps[i].shard_count; j++)
+            bytes += model->shards[model->steps[i].shards[j]].size;
         if (bytes <= most) continue;
         most = bytes;
         *step = i;
@@ -20,8 +21,8 @@ uint64_t mcp26_residency_least(const mcp26_model *model, uint32_t *step) {
 
 static int is_file(const mcp26_session *session) { return session->model->file.bytes != NULL; }
 
-/* Release until `bytes` more fit. The victim is the shard used last before `since`: steps come round in the same order, so
- * that one is needed again latest. */
+/* Release until `bytes` more fit. The victim is the shard used last before `since`: steps come round in the same order,
+ * so that one is needed again latest. */
 static int make_room(mcp26_session *session, uint64_t bytes, uint64_t since) {
     const mcp26_model *model = session->model;
     while (bytes > session->weights_budget || session->weights_resident > session->weights_budget - bytes) {

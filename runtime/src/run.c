@@ -1,4 +1,5 @@
-/* Runs a session's steps. The common case, all weights seen and no profile wanted, costs two loads a step beside the call. */
+/* Runs a session's steps. The common case, all weights seen and no profile wanted, costs two loads a step beside the
+ * call. */
 #include "session.h"
 
 #include "status.h"
@@ -50,11 +51,12 @@ static mcp26_status data_failed(mcp26_session *session, uint32_t step, const cha
     mcp26_fail(&session->error, MCP26_ERR_DATA, "step %u (%s): ", step, name);
     switch (fault->kind) {
     case MCP26_DATA_INDEX:
-        mcp26_append(&session->error, "index %" PRId64 " is outside [-%" PRId64 ", %" PRId64 ")", fault->index, fault->bound,
-                     fault->bound);
+        mcp26_append(&session->error, "index %" PRId64 " is outside [-%" PRId64 ", %" PRId64 ")", fault->index,
+                     fault->bound, fault->bound);
         break;
     case MCP26_DATA_SHAPE:
-        mcp26_append(&session->error, "sizes do not fit together: %" PRId64 " and %" PRId64, fault->index, fault->bound);
+        mcp26_append(&session->error, "sizes do not fit together: %" PRId64 " and %" PRId64, fault->index,
+                     fault->bound);
         break;
     case MCP26_DATA_DIVIDE: mcp26_append(&session->error, "integer division by zero"); break;
     case MCP26_DATA_BOUND:
@@ -75,8 +77,7 @@ mcp26_status mcp26_session_step_failed(mcp26_session *session, uint32_t step, in
         return mcp26_fail(&session->error, MCP26_ERR_MEMORY, "step %u (%s): memory is exhausted", step, name);
     case MCP26_STEP_CANCELLED:
         return mcp26_fail(&session->error, MCP26_ERR_CANCELLED, "cancelled in step %u (%s)", step, name);
-    default:
-        return mcp26_fail(&session->error, MCP26_ERR_STEP, "step %u (%s) returned %" PRId64, step, name, code);
+    default: return mcp26_fail(&session->error, MCP26_ERR_STEP, "step %u (%s) returned %" PRId64, step, name, code);
     }
 }
 

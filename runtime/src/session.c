@@ -125,7 +125,8 @@ static mcp26_status find_block(const mcp26_session_options *options, uint64_t by
                                mcp26_error *error) {
     if (options->memory == NULL) {
         *base = mcp26_os_allocate(bytes);
-        if (*base == NULL) return mcp26_fail(error, MCP26_ERR_MEMORY, "no memory for a session of %" PRIu64 " bytes", bytes);
+        if (*base == NULL)
+            return mcp26_fail(error, MCP26_ERR_MEMORY, "no memory for a session of %" PRIu64 " bytes", bytes);
         return MCP26_OK;
     }
     if ((uintptr_t)options->memory % ALIGNMENT != 0) {
@@ -191,7 +192,9 @@ mcp26_status mcp26_place_thread(uint32_t affinity) {
     return mcp26_os_place_thread(affinity) == 0 ? MCP26_OK : MCP26_ERR_IO;
 }
 
-const char *mcp26_session_message(const mcp26_session *session) { return session != NULL ? session->error.message : ""; }
+const char *mcp26_session_message(const mcp26_session *session) {
+    return session != NULL ? session->error.message : "";
+}
 
 uint32_t mcp26_session_threads(const mcp26_session *session) { return session != NULL ? session->env.workers : 0; }
 
@@ -200,7 +203,8 @@ uint64_t mcp26_session_bytes(const mcp26_session *session) {
 }
 
 void mcp26_session_reset_state(mcp26_session *session) {
-    if (session != NULL && session->env.state_bytes != 0) memset(session->env.state, 0, (size_t)session->env.state_bytes);
+    if (session != NULL && session->env.state_bytes != 0)
+        memset(session->env.state, 0, (size_t)session->env.state_bytes);
 }
 
 void mcp26_session_cancel(mcp26_session *session) {

@@ -1,5 +1,5 @@
-/* session.h: what a session holds. session.c makes it, binding.c fits it to its tensors, run.c runs it, residency.c looks
- * after the weights. All of it but memory grown later lies in one block. */
+/* session.h: what a session holds. session.c makes it, binding.c fits it to its tensors, run.c runs it, residency.c
+ * looks after the weights. All of it but memory grown later lies in one block. */
 #ifndef MCP26_SESSION_H
 #define MCP26_SESSION_H
 
@@ -23,11 +23,11 @@ struct mcp26_session {
     uint32_t cancel; /* env.cancel */
 
     /* Bindings. */
-    uint8_t *bound;          /* per input: 1 where bound */
-    uint32_t unbound_count;  /* inputs that are not */
-    uint32_t stale;          /* 1: input shapes changed since symbols and plan were made */
-    uint32_t outputs_stale;  /* 1: outputs were bound anew since their capacity was checked */
-    uint32_t data_symbols;   /* 1: steps set symbols too, so every run resolves and plans anew */
+    uint8_t *bound;         /* per input: 1 where bound */
+    uint32_t unbound_count; /* inputs that are not */
+    uint32_t stale;         /* 1: input shapes changed since symbols and plan were made */
+    uint32_t outputs_stale; /* 1: outputs were bound anew since their capacity was checked */
+    uint32_t data_symbols;  /* 1: steps set symbols too, so every run resolves and plans anew */
     mcp26_tensor *inputs, *outputs;
     mcp26_owned_output *owned;
 

@@ -59,7 +59,8 @@ static uint32_t word(const char *option, const char *text, const char *const wor
 }
 
 static arguments parse(int count, char **values) {
-    static const char *const AFFINITIES[] = {"all", "big", "little"}, *const VERIFICATIONS[] = {"checksums", "lazy", "full"};
+    static const char *const AFFINITIES[] = {"all", "big", "little"}, *const VERIFICATIONS[] = {"checksums", "lazy",
+                                                                                                "full"};
     arguments parsed = {.session = {.struct_size = sizeof parsed.session, .threads = 1},
                         .model = {.struct_size = sizeof parsed.model}};
     for (int i = 1; i < count; i++) {
@@ -143,9 +144,11 @@ static int selftest(const mcp26_model *model, mcp26_session *session) {
             mcp26_comparison result;
             mcp26_status status = mcp26_session_compare_golden(session, golden, i, &result);
             const mcp26_golden_tensor *want = mcp26_model_golden_output(model, golden, i);
-            printf("case %u output %s: %s, %" PRIu64 " elements, %" PRIu64 " differ, max difference %g (rtol %g, atol %g)\n",
+            printf("case %u output %s: %s, %" PRIu64 " elements, %" PRIu64
+                   " differ, max difference %g (rtol %g, atol %g)\n",
                    golden, mcp26_model_output(model, want->index)->name, status == MCP26_OK ? "ok" : "FAILED",
-                   result.elements, result.mismatches, result.max_abs_difference, (double)info->rtol, (double)info->atol);
+                   result.elements, result.mismatches, result.max_abs_difference, (double)info->rtol,
+                   (double)info->atol);
             if (status == MCP26_OK) continue;
             fprintf(stderr, "mcp26-run: %s\n", mcp26_session_message(session));
             differing++;
@@ -193,8 +196,8 @@ static mcp26_status print_profile(const mcp26_model *model, mcp26_session *sessi
     if (status == MCP26_OK) printf("%10s %10s  %-20s %-28s %s\n", "us", "predicted", "output", "kernel", "step");
     for (uint32_t i = 0; i < count && status == MCP26_OK; i++) {
         const mcp26_step_info *step = mcp26_model_step(model, i);
-        printf("%10.1f %10.1f  %-20s %-28s %s\n", sums[i] / runs / 1e3, (double)step->predicted_us, step->shape, step->kernel,
-               step->name);
+        printf("%10.1f %10.1f  %-20s %-28s %s\n", sums[i] / runs / 1e3, (double)step->predicted_us, step->shape,
+               step->kernel, step->name);
     }
     free(sums);
     (void)mcp26_session_profile(session, 0);
@@ -224,9 +227,9 @@ static mcp26_status bench(const mcp26_model *model, mcp26_session *session, cons
     if (status == MCP26_OK) {
         qsort(times, wanted->runs, sizeof *times, ascending);
         uint32_t last = wanted->runs - 1;
-        printf("ms: min %.4f, p50 %.4f, p90 %.4f, p99 %.4f over %u runs on %u threads; open %.3f, first run %.3f\n", times[0],
-               times[last / 2], times[(uint64_t)last * 9 / 10], times[(uint64_t)last * 99 / 100], wanted->runs,
-               mcp26_session_threads(session), open_ms, first);
+        printf("ms: min %.4f, p50 %.4f, p90 %.4f, p99 %.4f over %u runs on %u threads; open %.3f, first run %.3f\n",
+               times[0], times[last / 2], times[(uint64_t)last * 9 / 10], times[(uint64_t)last * 99 / 100],
+               wanted->runs, mcp26_session_threads(session), open_ms, first);
         if (wanted->profile) status = print_profile(model, session, wanted->runs);
     }
     free(times);

@@ -1,7 +1,7 @@
 /* Compiled code for an unbounded model: the indices of the non-zero elements.
  *
- * input v int32 [L], output found int64 [M]; L has no bound, M is known after step 0. Step 0 collects in the arena, which
- * it makes larger while it runs; step 1 copies to the output.
+ * input v int32 [L], output found int64 [M]; L has no bound, M is known after step 0. Step 0 collects in the arena,
+ * which it makes larger while it runs; step 1 copies to the output.
  */
 #include "mcp26_abi.h"
 

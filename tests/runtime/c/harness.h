@@ -1,5 +1,5 @@
-/* harness.h: what tests are made of. `runtime_tests NAME ARTIFACTS` runs the one of that name: exit status 0 when all its
- * CHECKs hold. ARTIFACTS is the folder with demo, growing and foreign (see ../artifacts.py). */
+/* harness.h: what tests are made of. `runtime_tests NAME ARTIFACTS` runs the one of that name: exit status 0 when all
+ * its CHECKs hold. ARTIFACTS is the folder with demo, growing and foreign (see ../artifacts.py). */
 #ifndef HARNESS_H
 #define HARNESS_H
 
@@ -10,22 +10,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CHECK(condition)                                                                \
-    do {                                                                                \
-        if (!(condition)) {                                                             \
-            fprintf(stderr, "%s:%d: not true: %s\n", __FILE__, __LINE__, #condition);   \
-            exit(1);                                                                    \
-        }                                                                               \
+#define CHECK(condition)                                                                                               \
+    do {                                                                                                               \
+        if (!(condition)) {                                                                                            \
+            fprintf(stderr, "%s:%d: not true: %s\n", __FILE__, __LINE__, #condition);                                  \
+            exit(1);                                                                                                   \
+        }                                                                                                              \
     } while (0)
 
-#define CHECK_STATUS(expected, call, message)                                                                   \
-    do {                                                                                                        \
-        int status_ = (int)(call);                                                                              \
-        if (status_ != (int)(expected)) {                                                                       \
-            fprintf(stderr, "%s:%d: %s gave %d, not %d: %s\n", __FILE__, __LINE__, #call, status_, (int)(expected), \
-                    message);                                                                                   \
-            exit(1);                                                                                            \
-        }                                                                                                       \
+#define CHECK_STATUS(expected, call, message)                                                                          \
+    do {                                                                                                               \
+        int status_ = (int)(call);                                                                                     \
+        if (status_ != (int)(expected)) {                                                                              \
+            fprintf(stderr, "%s:%d: %s gave %d, not %d: %s\n", __FILE__, __LINE__, #call, status_, (int)(expected),    \
+                    message);                                                                                          \
+            exit(1);                                                                                                   \
+        }                                                                                                              \
     } while (0)
 
 /* The path of an artifact in the folder; static storage. */

@@ -189,16 +189,16 @@ static void test_impossible_table(const char *folder) {
         size_t at;
         uint32_t value;
     } changes[] = {
-        {entry + 12, 0xffffffff},                   /* offset beyond the file */
-        {entry + 20, 0xffffffff},                   /* size beyond the file */
-        {entry + 8, (uint32_t)shard.offset + 64},   /* misaligned */
-        {entry + 8, 0},                             /* over the header */
+        {entry + 12, 0xffffffff},                    /* offset beyond the file */
+        {entry + 20, 0xffffffff},                    /* size beyond the file */
+        {entry + 8, (uint32_t)shard.offset + 64},    /* misaligned */
+        {entry + 8, 0},                              /* over the header */
         {entry + 8, (uint32_t)shard.offset + 65536}, /* over the next section */
-        {entry, MCP26_SECTION_META},                /* a second META */
-        {32, 0},                                    /* no sections */
-        {32, 65536},                                /* too many */
-        {24, 60},                                   /* a table over the header */
-        {24, (uint32_t)size - 8},                   /* a table beyond the file */
+        {entry, MCP26_SECTION_META},                 /* a second META */
+        {32, 0},                                     /* no sections */
+        {32, 65536},                                 /* too many */
+        {24, 60},                                    /* a table over the header */
+        {24, (uint32_t)size - 8},                    /* a table beyond the file */
     };
     for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
         memcpy(copy, bytes, size);

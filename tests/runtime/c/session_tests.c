@@ -123,7 +123,8 @@ static void test_bound_outputs(const char *folder) {
     bind_x(session, 2);
     bind_index(session, index, 1);
     CHECK(mcp26_session_bind_output(session, 0, mine, 31) == MCP26_OK);
-    expect_refusal(session, MCP26_ERR_BYTES, "output 'y' takes 32 bytes, its buffer has 31", mcp26_session_run(session));
+    expect_refusal(session, MCP26_ERR_BYTES, "output 'y' takes 32 bytes, its buffer has 31",
+                   mcp26_session_run(session));
     CHECK(mcp26_session_bind_output(session, 0, mine, 32) == MCP26_OK);
     CHECK_STATUS(MCP26_OK, mcp26_session_run(session), mcp26_session_message(session));
     CHECK(mcp26_session_output(session, 0, &view) == MCP26_OK && view.data == mine);
