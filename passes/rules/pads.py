@@ -23,7 +23,7 @@ def merge_pad_into_average_pool(node: Node, graph: Graph) -> Patch | None:
     counts_padding = node.attrs.get("count_include_pad", 0) or not any(node.attrs.get("pads", []))
     if pad is None or _pad_value(pad) != 0 or not counts_padding or node.attrs.get("ceil_mode", 0):
         return None
-    return _merged(node, graph, pad, count_include_pad=1)
+    return _fitting(_merged(node, graph, pad, count_include_pad=1))
 
 
 @rule("MaxPool")
@@ -35,13 +35,18 @@ def merge_pad_into_max_pool(node: Node, graph: Graph) -> Patch | None:
     value = _pad_value(pad)
     if value != -math.inf and not (value == 0 and _is_nonnegative(pad.inputs[0])):
         return None
-    patch = _merged(node, graph, pad)
+    return _fitting(_merged(node, graph, pad))
+
+
+def _fitting(patch: Patch | None) -> Patch | None:
+    """``patch``, if every window of its pool holds an element of the tensor itself: ONNX asks for that."""
     if patch is None:
         return None
-    # Every window must hold an element of the tensor itself.
-    kernel, pads = node.attrs["kernel_shape"], patch.nodes[-1].attrs["pads"]
-    dense = all(step == 1 for step in node.attrs.get("dilations", []))
-    return patch if dense and all(size < kernel[i % len(kernel)] for i, size in enumerate(pads)) else None
+    attrs = patch.nodes[-1].attrs
+    kernel = attrs["kernel_shape"]
+    is_dense = all(step == 1 for step in attrs.get("dilations", []))
+    fits = all(size < kernel[index % len(kernel)] for index, size in enumerate(attrs["pads"]))
+    return patch if is_dense and fits else None
 
 
 def _merged(node: Node, graph: Graph, pad: Node, **attrs: int) -> Patch | None:
