@@ -2,8 +2,6 @@
  *
  *     open_run FILE...                      run the target on files, e.g. found crashes
  *     open_run --mutate N --seed S FILE     run it on N random changes of a file, the same ones for the same seed
- *
- * With gcc: gcc -fsanitize=address,undefined -Iinclude -Isrc fuzz/driver.c fuzz/open_run.c src/(all).c -pthread
  */
 #include <stdint.h>
 #include <stdio.h>

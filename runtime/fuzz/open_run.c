@@ -4,8 +4,8 @@
  * first: code sections become a stub that does nothing, checksums become right. Compiled code trusts the metadata,
  * which is hostile here, so the stub reads nothing of it.
  *
- * With libFuzzer:  clang -fsanitize=fuzzer,address,undefined -Iinclude -Isrc fuzz/open_run.c src/_all.c
- * Without:         link driver.c too; see there.
+ * With libFuzzer: clang -fsanitize=fuzzer,address,undefined -Iinclude -Isrc fuzz/open_run.c and all of src, -pthread.
+ * Without: gcc -fsanitize=address,undefined, and fuzz/driver.c beside it.
  */
 #include "mcp26.h"
 
