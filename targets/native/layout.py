@@ -11,6 +11,7 @@ from typing import ClassVar
 
 from mcpc import ops
 from mcpc.ir import Graph, Node, TensorType, Value
+from mcpc.ops.linear import convolution_of
 from mcpc.ops.reduce import reduction_axes
 from mcpc.pipeline import Pass, PassContext
 
@@ -20,6 +21,9 @@ Layout = tuple[int, ...] | None
 
 #: Channels below which a convolution reads a row-major (planar) input as it is instead of having it transposed.
 PLANAR_CHANNELS = 4
+
+#: What conv_few.h has stack for, in floats, and the output pixels of its widest tile on any ISA.
+PLANAR_PATCH, PLANAR_TILE = 2048, 8
 
 SPATIAL = ("Conv", "MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool")
 
@@ -56,12 +60,20 @@ def _spatial_wish(region: Region, node: Node) -> Wish:
     for value in node.inputs:
         full = value is not None and len(value.type.dims) == rank and not value.is_constant
         inputs.append(wanted if full and not any(value is weight for weight in weights) else KEEP)
-    if anchor.op == "Conv" and data is not None and rank == 4:
-        channels, groups = data.type.dims[1], anchor.attrs.get("group", 1)
-        if isinstance(channels, int) and channels <= PLANAR_CHANNELS and groups == 1 and data.type.layout is None:
-            index = node.inputs.index(data)
-            inputs[index] = KEEP
+    if anchor.op == "Conv" and data is not None and data.type.layout is None and reads_planar(anchor, data.type):
+        inputs[node.inputs.index(data)] = KEEP
     return Wish(tuple(inputs), wanted)
+
+
+def reads_planar(conv: Node, x: TensorType) -> bool:
+    """Whether a convolution reads a row-major ``x`` as it is: few channels, one group, and a tile's input at the image's
+    edge small enough for the stack (conv_few.h)."""
+    convolution = convolution_of(conv)
+    channels, window = x.dims[1], convolution.window
+    if len(x.dims) != 4 or convolution.groups != 1 or not isinstance(channels, int) or channels > PLANAR_CHANNELS:
+        return False
+    span = (PLANAR_TILE - 1) * window.strides[1] + window.extent(1)
+    return channels * window.kernel[0] * span <= PLANAR_PATCH
 
 
 def _agnostic_wish(node: Node) -> Wish:
