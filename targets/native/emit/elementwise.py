@@ -7,8 +7,11 @@ from mcpc.ir import Value, product
 from ..ctext import indent
 from ..expression import Printer, load, store
 from ..iteration import broadcast_strides, space
-from ..kernel import SELF, KernelBuilder, scalar
+from ..kernel import SELF, KernelBuilder, scalar, unsupported
 from .registry import ELEMENTWISE, emits
+
+#: What map_nd of elementwise.h has room for.
+MAX_RANK, MAX_OPERANDS = 16, 64
 
 
 @emits(ELEMENTWISE)
@@ -58,6 +61,8 @@ def elementwise(b: KernelBuilder) -> None:
         b.units = f"map_units({length})"
         return
     outer = len(loops.sizes) - 1
+    if outer > MAX_RANK or len(loops.strides) > MAX_OPERANDS:
+        raise unsupported(b.node, f"a loop over {outer + 1} axes and {len(loops.strides)} tensors")
     sizes = ", ".join(map(b.size, loops.sizes[:-1]))
     strides = ", ".join(b.size(step) for operand in loops.strides for step in operand[:-1])
     b.line(f"const int64_t sizes[] = {{{sizes}}}, strides[] = {{{strides}}};")
