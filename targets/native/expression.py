@@ -33,6 +33,8 @@ FLOAT_FUNCTIONS = (
     *("abs", "neg", "floor", "ceil", "round", "sqrt", "max", "min"),
     *("exp", "log", "tanh", "sigmoid", "erf", "pow", "sin", "cos", "expm1", "log1p"),
 )
+#: Functions of simd.h for int32 and int64.
+INTEGER_DIVISION = {"div": "div", "mod": "mod", "fmod": "rem"}
 
 
 def vector_type(dtype: DType) -> str:
@@ -224,6 +226,11 @@ def _primitive(op: str, dtype: DType, args: Sequence[str]) -> str | None:
         return f"__builtin_elementwise_{op}({args[0]})"
     if op == "bitnot":
         return f"(~{args[0]})"
+    if dtype in (DType.int32, DType.int64):
+        if op == "sign":  # comparisons give 0 and -1
+            return f"(({args[0]} < 0) - ({args[0]} > 0))"
+        if op in INTEGER_DIVISION:
+            return f"{vector_type(dtype)}_{INTEGER_DIVISION[op]}({', '.join(args)})"
     return None
 
 

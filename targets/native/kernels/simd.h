@@ -155,6 +155,21 @@ MCP26_INLINE v8f v8f_clip(v8f x, float low, float high) {
     return v8f_min(raised, high);
 }
 
+/* Integer division that never traps: by 0 the quotient is 0, and the smallest number by -1 is itself; both leave no
+ * remainder. V_div truncates, V_rem has the sign of a (C's), V_mod that of b (Python's). */
+#define MCP26_DEFINE_DIVISION(V)                                                                  \
+    MCP26_INLINE V V##_div(V a, V b) {                                                            \
+        V quotient = a / V##_select((b == 0) | (b == -1), V##_splat(1), b);                       \
+        return V##_select(b == 0, V##_splat(0), V##_select(b == -1, 0 - a, quotient));            \
+    }                                                                                             \
+    MCP26_INLINE V V##_rem(V a, V b) { return a % V##_select((b == 0) | (b == -1), V##_splat(1), b); } \
+    MCP26_INLINE V V##_mod(V a, V b) {                                                            \
+        V rest = V##_rem(a, b);                                                                   \
+        return V##_select((rest != 0) & ((rest ^ b) < 0), rest + b, rest);                        \
+    }
+MCP26_DEFINE_DIVISION(v8i)
+MCP26_DEFINE_DIVISION(v8l)
+
 MCP26_INLINE v8f v8f_abs(v8f x) { return (v8f)((v8u)x & 0x7fffffffu); }
 MCP26_INLINE v8f v8f_neg(v8f x) { return (v8f)((v8u)x ^ 0x80000000u); }
 MCP26_INLINE v8f v8f_copysign(v8f magnitude, v8f sign) {

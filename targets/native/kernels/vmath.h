@@ -1,6 +1,6 @@
 /* vmath.h: elementary functions on 8 lanes, the same bits on every ISA (only +, *, /, fma and integer operations).
  *
- * Largest errors, in units in the last place (tests/kernels measures them): exp, log 1; sigmoid, tanh 2.5; erf 1.5; pow, sin, cos 0.6.
+ * Largest errors, in units in the last place (tests/kernels measures them): exp, log 1; expm1, log1p, erf 1.5; sigmoid, tanh 2.5; pow, sin, cos 0.6.
  * Infinities, zeros, denormals and NaN behave as in C's libm. sin and cos hold for |x| < 2^40; beyond, they give some
  * value in [-1, 1].
  */
@@ -68,6 +68,22 @@ MCP26_INLINE v8f v8f_log(v8f x) {
     r = v8f_select(x == MCP26_INFINITY, MCP26_INFINITY, r);
     r = v8f_select(x == 0.0f, -MCP26_INFINITY, r);
     return v8f_select((x >= 0.0f), r, MCP26_NAN);
+}
+
+/* e^x - 1 with full relative accuracy near 0. */
+MCP26_INLINE v8f v8f_expm1(v8f x) {
+    x = v8f_select(x > 89.0f, 89.0f, x); /* a NaN passes both */
+    x = v8f_select(x < -20.0f, -20.0f, x);
+    vmath_reduced t = vmath_reduce(x);
+    v8f half = vmath_power_of_two(t.n - 1); /* half the power: n may be 128 */
+    return v8f_fma(vmath_expm1(t.r), half, half - 0.5f) * 2.0f;
+}
+
+/* log(1 + x) with full relative accuracy near 0: the rounding of 1 + x is made good. */
+MCP26_INLINE v8f v8f_log1p(v8f x) {
+    v8f u = 1.0f + x;
+    v8f lost = (x - (u - 1.0f)) / u;
+    return v8f_log(u) + v8f_select((u > 0.0f) & (u < MCP26_INFINITY), lost, 0.0f);
 }
 
 MCP26_INLINE v8f v8f_tanh(v8f x) {
