@@ -1,0 +1,9 @@
+"""All cases, a module a theme."""
+
+from ..case import Family
+from . import convolution, elementwise, pooling, products
+
+FAMILIES: dict[str, Family] = {
+    family.name: family
+    for family in (convolution.FAMILY, convolution.ONE_AXIS, products.FAMILY, pooling.FAMILY, elementwise.FAMILY)
+}

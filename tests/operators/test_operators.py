@@ -1,0 +1,85 @@
+"""Every case on every runner. A family is compiled once for each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from . import runners
+from .case import Case, Family
+from .families import FAMILIES
+from .graphs import Array
+
+CASES = [pytest.param(case, id=case.id) for family in FAMILIES.values() for case in family]
+Once = Callable[[tuple[Any, ...], Callable[[], Any]], Any]
+
+
+@pytest.fixture(scope="session")
+def once() -> Once:
+    """``once(key, make)`` is what ``make()`` gave or raised when it was first asked for under this key."""
+    kept: dict[tuple[Any, ...], tuple[Any, Exception | None]] = {}
+
+    def get(key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
+        if key not in kept:
+            try:
+                kept[key] = make(), None
+            except Exception as error:
+                kept[key] = None, error
+        result, error = kept[key]
+        if error is not None:
+            raise error
+        return result
+
+    return get
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("operators")
+
+
+@pytest.fixture(scope="session")
+def host(once: Once, folder: Path) -> Callable[[Family, str | None], Mapping[str, Array]]:
+    return lambda family, passes: once(("host", family.name, passes), lambda: runners.on_host(family, folder, passes))
+
+
+def check(case: Case, results: Mapping[str, Array]) -> None:
+    compared = [case.compare(name, results[name]) for name in case.expected]
+    faults = [comparison.describe() for comparison in compared if not comparison.matches]
+    assert not faults, "; ".join(faults)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_judges_agree(case: Case) -> None:
+    for verdict in case.verdicts[1:]:
+        check(case, verdict)
+
+
+@pytest.mark.parametrize("passes", [None, ""], ids=["", "plain"])
+@pytest.mark.parametrize("case", CASES)
+def test_reference(case: Case, passes: str | None, once: Once) -> None:
+    """The graph that code is generated from still computes what the model says. "plain": without the generic passes."""
+    family = FAMILIES[case.family]
+    check(case, once(("reference", family.name, passes), lambda: runners.written_back(family, passes)))
+
+
+@pytest.mark.parametrize("passes", [None, ""], ids=["", "plain"])
+@pytest.mark.parametrize("case", CASES)
+def test_host(case: Case, passes: str | None, host: Any) -> None:
+    check(case, host(FAMILIES[case.family], passes))
+
+
+@pytest.mark.skipif(bool(runners.missing_for_aarch64()), reason=runners.missing_for_aarch64())
+@pytest.mark.parametrize("cpu", ["max", "cortex-a53"])
+@pytest.mark.parametrize("case", CASES)
+def test_aarch64(case: Case, cpu: str, host: Any, once: Once, folder: Path) -> None:
+    """AArch64 code gives the host's numbers to the last bit. The processors differ in what they have, so that one runs
+    the first code variant of the artifact and one the last."""
+    family = FAMILIES[case.family]
+    artifact = once(("aarch64", family.name), lambda: runners.for_aarch64(family, folder, host(family, None)))
+    said = once(("qemu", family.name, cpu), lambda: runners.on_aarch64(family, artifact, cpu))
+    faults = [f"{name}: {said[name]}" for name in case.expected if said[name]]
+    assert not faults, "; ".join(faults)
