@@ -24,7 +24,7 @@ def test_offline_demo_reads_the_digits(tmp_path: Path, capsys: pytest.CaptureFix
     text = run(capsys, "-o", str(tmp_path / "out"), "--offline")
     assert "450 handwritten digits" in text and "ONNX Runtime" in text and "silero-vad, was left out" in text
     assert (tmp_path / "out" / "digits.mcp26bin").is_file()
-    assert f"mcpc inspect {tmp_path / 'out' / 'digits.mcp26bin'}" in text
+    assert f"inspect {tmp_path / 'out' / 'digits.mcp26bin'}" in text
 
 
 def test_demo_says_plainly_what_it_cannot_fetch(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -89,11 +91,14 @@ def _describe(report: Report) -> str:
 
 
 def _what_next(artifact: Path) -> str:
-    commands = [
-        ("what is in the file, and why", f"mcpc inspect {artifact}"),
-        ("the time of every step", f"mcpc bench {artifact} --profile"),
-        ("your own model", "mcpc compile model.onnx"),
-        ("for a board", "mcpc compile model.onnx --target rock5b"),
-        ("a C runtime for it", "mcpc sdk --target rock5b -o sdk-rock5b"),
-    ]
-    return "What next:\n" + "\n".join(f"  {command:<45} {what}" for what, command in commands)
+    # Typed as shown it must work: `make demo` runs from an environment that is not on the path.
+    program = "mcpc" if shutil.which("mcpc") else sys.argv[0]
+    commands = {
+        f"{program} inspect {artifact}": "what is in the file, and why",
+        f"{program} bench {artifact} --profile": "the time of every step",
+        f"{program} compile model.onnx": "your own model",
+        f"{program} compile model.onnx --target rock5b": "for a board",
+        f"{program} sdk --target rock5b -o sdk-rock5b": "a C runtime for it",
+    }
+    width = max(map(len, commands))
+    return "What next:\n" + "\n".join(f"  {command:<{width}}  {what}" for command, what in commands.items())
