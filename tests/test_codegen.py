@@ -1,0 +1,49 @@
+"""What the native family generates, as text and as machine code."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+from elftools.elf.elffile import ELFFile
+
+import mcpc
+from mcpc import abi
+from mcpc.models import digits, mobilenetv2
+from mcpc.plugins import find_target
+from mcpc.targets.native.family import KERNELS
+from mcpc.targets.native.toolchain import Machine, Unit, compile_objects
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """The kernels of MobileNetV2 as generated C."""
+    folder = tmp_path_factory.mktemp("codegen")
+    model = mobilenetv2.build().SerializeToString()
+    mcpc.compile(model, "host", folder / "m.mcp26bin", emit=folder / "emit", golden=0)
+    return sorted((folder / "emit" / "c").glob("kernels_*.c"))
+
+
+@pytest.mark.parametrize("target", ("x86-64-v3", "aarch64"))
+def test_kernels_are_specialised_completely(sources: list[Path], target: str) -> None:
+    """Objects hold the kernels and no other function: an epilogue or a source of operands that clang did not inline
+    would be called once a tile, several times slower."""
+    description = find_target(target)
+    units = [Unit(path.stem, path.read_text()) for path in sources]
+    for variant in description.variants:
+        machine = Machine(description.triple, variant.mcpu)
+        for path, unit in zip(compile_objects(units, machine, [KERNELS, abi.include_dir()]), units, strict=True):
+            symbols = ELFFile(io.BytesIO(path.read_bytes())).get_section_by_name(".symtab").iter_symbols()
+            functions = {symbol.name for symbol in symbols if symbol["st_info"]["type"] == "STT_FUNC"}
+            assert all(f"int32_t {name}(mcp26_env *env" in unit.source for name in functions), functions
+
+
+def test_emitted_text_does_not_depend_on_names(tmp_path: Path) -> None:
+    """Names of a model reach comments only, so that equal networks share compiled objects."""
+    model = (Path(digits.__file__).parent / "digits.onnx").read_bytes()
+    mcpc.compile(model, "host", tmp_path / "a.mcp26bin", emit=tmp_path / "a", golden=0)
+    renamed = model.replace(b"conv1", b"*/\n\\?")
+    mcpc.compile(renamed, "host", tmp_path / "b.mcp26bin", emit=tmp_path / "b", golden=0)
+    kernels = [(tmp_path / side / "c" / "kernels_000.c").read_text() for side in "ab"]
+    assert kernels[0] == kernels[1]
