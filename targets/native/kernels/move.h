@@ -117,26 +117,31 @@ MCP26_INLINE void move_transpose_block(const uint32_t *src, int64_t src_step, ui
     MCP26_INLINE void pad_nd_##BITS(pad_mode mode, int64_t rank, const int64_t *sizes, const int64_t *before,          \
                                     const int64_t *out_sizes, const T *src, T *dst, T value, int64_t begin,            \
                                     int64_t end) {                                                                     \
-        int64_t inner = rank - 1, n = out_sizes[inner], lines = 1, index[MOVE_MAX_RANK] = {0};                         \
-        int64_t first = 0, last = n;                                                                                   \
-        if (rank == 1)                                                                                                 \
-            first = begin, last = end;                                                                                 \
-        else                                                                                                           \
-            for (int64_t d = 0; d < inner; d++) lines *= d == 0 ? end - begin : out_sizes[d];                          \
-        index[0] = rank == 1 ? 0 : begin;                                                                              \
-        dst += rank == 1 ? 0 : begin * n;                                                                              \
-        for (int64_t d = 1; d < inner; d++) dst += begin * n * (out_sizes[d] - 1) * 0;                                 \
-        for (int64_t k = 0; k < lines; k++) {                                                                          \
+int64_t inner = rank - 1, n = out_sizes[inner], lines = 1, index[MOVE_MAX_RANK] = {0};                         \
+        int64_t first = rank == 1 ? begin : 0, last = rank == 1 ? end : n;                                             \
+        int64_t left = before[inner], middle = mcp26_max(first, left), right = mcp26_min(last, left + sizes[inner]);   \
+        for (int64_t d = 1; d < inner; d++) lines *= out_sizes[d];                                                     \
+        if (rank > 1) {                                                                                                \
+            index[0] = begin;                                                                                          \
+            dst += begin * lines * n;                                                                                  \
+            lines *= end - begin;                                                                                      \
+        }                                                                                                              \
+        for (int64_t k = 0; k < lines; k++, dst += n) {                                                                \
             int64_t offset = 0;                                                                                        \
             for (int64_t d = 0; d < inner; d++) {                                                                      \
                 int64_t at = pad_index(mode, index[d] - before[d], sizes[d]);                                          \
                 offset = at < 0 || offset < 0 ? -1 : offset * sizes[d] + at;                                           \
             }                                                                                                          \
+            const T *line = src + mcp26_max(offset, 0) * sizes[inner];                                                 \
             for (int64_t i = first; i < last; i++) {                                                                   \
-                int64_t at = offset < 0 ? -1 : pad_index(mode, i - before[inner], sizes[inner]);                       \
-                dst[i] = at < 0 ? value : src[offset * sizes[inner] + at];                                             \
+                int64_t at = offset < 0 ? -1 : pad_index(mode, i - left, sizes[inner]);                                \
+                if (offset >= 0 && i == middle && middle < right) {                                                    \
+                    move_run_##BITS(dst + i, line + i - left, right - middle);                                         \
+                    i = right - 1;                                                                                     \
+                } else {                                                                                               \
+                    dst[i] = at < 0 ? value : line[at];                                                                \
+                }                                                                                                      \
             }                                                                                                          \
-            dst += n;                                                                                                  \
             for (int64_t d = inner - 1; d >= 0; d--) {                                                                 \
                 if (++index[d] < out_sizes[d] || d == 0) break;                                                        \
                 index[d] = 0;                                                                                          \

@@ -1,0 +1,89 @@
+"""Cases of GEMM, matrix multiplication and LSTM."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from .case import ALL, Array, Case, Packed, normal, untouched
+
+GEMM = [
+    (1, 1, 1), (1, 100, 37), (1, 64, 16), (2, 70, 9), (3, 33, 12), (4, 16, 3), (5, 8, 300), (6, 16, 0), (7, 24, 5),
+    (49, 17, 8), (13, 31, 30), (100, 40, 7), (200, 5, 33), (12, 129, 4),
+]  # fmt: skip
+
+
+def gemms(rng: np.random.Generator) -> Iterator[Case]:
+    for index, (m, n, k) in enumerate(GEMM):
+        gap = index % 3
+        a, b, bias = normal(rng, m, k + gap), normal(rng, k, n), normal(rng, n)
+        addend, c = normal(rng, m, n + gap), untouched(m, n + gap)
+        want = c.copy()
+        want[:, :n] = a[:, :k].astype(float) @ b + bias + addend[:, :n]
+        numbers = [m, n, k, k + gap, n + gap, 1 if index % 2 else ALL]
+        yield Case(f"gemm {m}x{k}x{n}", "gemm", numbers, [a, Packed([b]), bias, addend, c], {4: want}, 1e-5, True)
+
+
+def matmuls(rng: np.random.Generator) -> Iterator[Case]:
+    for index, (batch, m, n, k) in enumerate([(3, 5, 19, 7), (2, 13, 8, 16), (1, 1, 33, 5), (4, 2, 3, 1)]):
+        is_shared = index % 2
+        a, b = normal(rng, batch, m, k), normal(rng, 1 if is_shared else batch, k, n)
+        bias, addend = normal(rng, n), normal(rng, batch, m, n)
+        numbers = [batch, m, n, k, k, m * k, n, 0 if is_shared else k * n, n, m * n, 1 if index else ALL]
+        want = a.astype(float) @ b + bias + addend
+        buffers = [a, b, bias, addend, untouched(batch, m, n)]
+        yield Case(f"matmul {batch}x{m}x{k}x{n}", "matmul", numbers, buffers, {4: want}, 1e-5, is_static=index < 2)
+
+
+def _sigmoid(x: Array) -> Array:
+    return 1 / (1 + np.exp(-x))
+
+
+LSTM = [
+    (4, 1, 16, 0, 0, 0, 0), (5, 2, 11, 1, 0, 0, 7), (3, 3, 8, 0, 1, 500, 1), (6, 4, 5, 0, 0, 0, 6),
+    (2, 1, 128, 1, 0, 0, 4),
+]  # fmt: skip
+
+
+def lstms(rng: np.random.Generator) -> Iterator[Case]:
+    for time, batch, hidden, reverse, coupled, clip, has in LSTM:
+        gates, r = normal(rng, time, batch, 4 * hidden), normal(rng, hidden, 4 * hidden) / 4
+        peephole, h0, c0 = normal(rng, 3, hidden), normal(rng, batch, hidden), normal(rng, batch, hidden)
+        lengths = rng.integers(0, time + 1, batch).astype(np.int32)
+        h, c = (np.zeros((batch, hidden)) + (start if has & 4 else 0) for start in (h0, c0))
+        p = peephole if has & 1 else np.zeros_like(peephole)
+        y = np.zeros((time, batch, hidden))
+        bound = clip / 1000 if clip else np.inf
+        for b in range(batch):
+            length = int(lengths[b]) if has & 2 else time
+            for t in range(length)[:: -1 if reverse else 1]:
+                i, o, f, g = np.split(gates[t, b] + h[b] @ r.astype(float), 4)
+                i = _sigmoid(np.clip(i + p[0] * c[b], -bound, bound))
+                f = 1 - i if coupled else _sigmoid(np.clip(f + p[2] * c[b], -bound, bound))
+                c[b] = f * c[b] + i * np.tanh(np.clip(g, -bound, bound))
+                h[b] = _sigmoid(np.clip(o + p[1] * c[b], -bound, bound)) * np.tanh(c[b])
+                y[t, b] = h[b]
+        state = untouched(batch, hidden)
+        work = untouched(batch, 4 * hidden)
+        buffers: list[Array | Packed] = [
+            gates,
+            Packed([r]),
+            peephole,
+            lengths,
+            h0,
+            c0,
+            state,
+            state,
+            untouched(*y.shape),
+            work,
+        ]
+        yield Case(
+            f"lstm {time}x{batch}x{hidden} {reverse}{coupled} {clip} {has}",
+            "lstm",
+            [time, batch, hidden, reverse, coupled, clip, has],
+            buffers,
+            {6: h, 7: c, 8: y},
+            1e-5,
+            is_static=hidden in (16, 128),
+        )

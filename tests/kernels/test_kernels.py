@@ -1,0 +1,102 @@
+"""Every kernel against numpy, with run-time and with literal sizes, and one ISA against the other to the last bit."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from . import functions, loops, moves, products, windows
+from .case import Array, Case
+from .functions import FUNCTIONS, units_in_the_last_place
+from .program import build, run
+
+FAMILIES: tuple[Callable[[np.random.Generator], Iterator[Case]], ...] = (
+    products.gemms,
+    products.matmuls,
+    products.lstms,
+    windows.convolutions,
+    windows.pools,
+    loops.integers,
+    loops.broadcasts,
+    loops.reductions,
+    loops.softmaxes,
+    moves.copies,
+    moves.pads,
+    moves.gathers,
+    functions.function_cases,
+)
+CASES = [case for family in FAMILIES for case in family(np.random.default_rng(26))]
+IDS = [case.name for case in CASES]
+STATIC = [index for index, case in enumerate(CASES) if case.is_static]
+
+#: What each processor made of all cases: with run-time sizes, and with literal ones.
+Results = dict[str, tuple[list[dict[int, Array]], list[dict[int, Array]]]]
+
+
+@pytest.fixture(scope="session")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    folder = tmp_path_factory.mktemp("kernels")
+    emulator = shutil.which("qemu-aarch64")
+    machines: dict[str, tuple[str, list[str]]] = {"x86_64_v3": ("x86_64", [])}
+    if emulator:
+        machines["cortex_a76"] = ("aarch64", [emulator, "-cpu", "cortex-a76"])
+
+    def made_by(cpu: str) -> tuple[list[dict[int, Array]], list[dict[int, Array]]]:
+        isa, prefix = machines[cpu]
+        command = [*prefix, str(build(isa, cpu, CASES, folder))]
+        return run(command, isa, CASES, False), run(command, isa, CASES, True)
+
+    with ThreadPoolExecutor() as pool:
+        return dict(zip(machines, pool.map(made_by, machines), strict=True))
+
+
+@pytest.mark.parametrize("index", range(len(CASES)), ids=IDS)
+def test_against_numpy(index: int, results: Results) -> None:
+    case = CASES[index]
+    for position, want in case.results.items():
+        got = results["x86_64_v3"][0][index][position]
+        if case.rtol == 0.0:
+            np.testing.assert_array_equal(got, want)
+        else:
+            finite = np.abs(want[np.isfinite(want) & (np.abs(want) < 1e4)])
+            scale = float(finite.max()) if finite.size else 1.0
+            np.testing.assert_allclose(got, want, rtol=case.rtol, atol=case.rtol * scale)
+
+
+@pytest.mark.parametrize("index", STATIC, ids=[IDS[index] for index in STATIC])
+def test_literal_sizes_change_no_bit(index: int, results: Results) -> None:
+    for cpu, (dynamic, static) in results.items():
+        for position in CASES[index].results:
+            assert_same_bits(dynamic[index][position], static[index][position], cpu)
+
+
+@pytest.mark.parametrize("index", range(len(CASES)), ids=IDS)
+def test_isas_agree_to_the_last_bit(index: int, results: Results) -> None:
+    if "cortex_a76" not in results:
+        pytest.skip("qemu-aarch64 is not installed (apt-get install qemu-user)")
+    for position in CASES[index].results:
+        ours, theirs = (results[cpu][0][index][position] for cpu in ("x86_64_v3", "cortex_a76"))
+        assert_same_bits(ours, theirs, "cortex_a76")
+
+
+def assert_same_bits(a: Array, b: Array, cpu: str) -> None:
+    """The same bits, any NaN for any NaN."""
+    words = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}[a.itemsize]
+    same = a.view(words) == b.view(words)
+    if a.dtype.kind == "f":
+        same |= np.isnan(a) & np.isnan(b)
+    assert same.all(), f"{cpu}: {np.count_nonzero(~same)} of {same.size} differ, first {a[~same][0]} and {b[~same][0]}"
+
+
+@pytest.mark.parametrize("name", [name for name, function in FUNCTIONS.items() if function.ulp > 0])
+def test_accuracy(name: str, results: Results) -> None:
+    index, function = IDS.index(f"function {name}"), FUNCTIONS[name]
+    a, b, _ = CASES[index].arrays(16)
+    got = results["x86_64_v3"][0][index][2]
+    error = units_in_the_last_place(got, functions.exact(function, a, b))
+    worst = int(np.argmax(error))
+    assert error[worst] <= function.ulp, f"{name}({a[worst]!r}, {b[worst]!r}) = {got[worst]!r}: {error[worst]:.2f} ulp"

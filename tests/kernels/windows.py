@@ -1,0 +1,163 @@
+"""Cases of convolutions and pools."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from .case import ALL, Array, Case, Packed, normal, untouched
+
+
+@dataclass
+class Window:
+    """The geometry of a convolution or a pool: ``pads`` top, left, bottom, right; ``gap`` elements between pixels."""
+
+    batch: int
+    in_hw: tuple[int, int]
+    in_c: int
+    out_c: int
+    kernel: tuple[int, int]
+    stride: tuple[int, int] = (1, 1)
+    dilation: tuple[int, int] = (1, 1)
+    pads: tuple[int, int, int, int] = (0, 0, 0, 0)
+    groups: int = 1
+    gap: int = 0
+
+    def out_size(self, axis: int) -> int:
+        padded = self.in_hw[axis] + self.pads[axis] + self.pads[axis + 2]
+        return (padded - (self.kernel[axis] - 1) * self.dilation[axis] - 1) // self.stride[axis] + 1
+
+    @property
+    def out_hw(self) -> tuple[int, int]:
+        return self.out_size(0), self.out_size(1)
+
+    def input(self, rng: np.random.Generator) -> Array:
+        return normal(rng, self.batch, *self.in_hw, self.in_c + self.gap)
+
+    def output(self) -> Array:
+        return untouched(self.batch, *self.out_hw, self.out_c + self.gap)
+
+    def numbers(self) -> list[int]:
+        return [
+            self.batch, *self.in_hw, self.in_c, self.in_c + self.gap, *self.out_hw, self.out_c, self.out_c + self.gap,
+            *self.kernel, *self.stride, *self.dilation, *self.pads[:2], self.groups,
+        ]  # fmt: skip
+
+    def taps(self, x: Array, fill: float) -> Array:
+        """x[batch, h, w, c] -> [batch, out_h, out_w, kernel_h, kernel_w, c], beyond the edge ``fill``."""
+        top, left, bottom, right = self.pads
+        padded = np.pad(x.astype(float), ((0, 0), (top, bottom), (left, right), (0, 0)), constant_values=fill)
+        rows, columns = (
+            np.arange(self.out_hw[i])[:, None] * self.stride[i] + np.arange(self.kernel[i]) * self.dilation[i]
+            for i in range(2)
+        )
+        return padded[:, rows][:, :, :, columns].transpose(0, 1, 3, 2, 4, 5)
+
+    def convolve(self, x: Array, w: Array) -> Array:
+        """x NHWC, w[out_c, in_c / groups, kernel_h, kernel_w] -> NHWC."""
+        taps = self.taps(x, 0.0)
+        split = taps.reshape(*taps.shape[:5], self.groups, -1)
+        grouped = w.astype(float).reshape(self.groups, -1, *w.shape[1:])
+        y: Array = np.einsum("bhwklgi,goikl->bhwgo", split, grouped)
+        return y.reshape(*y.shape[:3], -1)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.batch}x{self.in_hw[0]}x{self.in_hw[1]}x{self.in_c}>{self.out_c} k{self.kernel} s{self.stride} "
+            f"d{self.dilation} p{self.pads} g{self.groups}"
+        )
+
+
+CONV = [
+    Window(1, (9, 11), 8, 16, (3, 3), pads=(1, 1, 1, 1)),
+    Window(2, (7, 5), 5, 21, (3, 2), (2, 1), pads=(0, 1, 2, 1), gap=3),
+    Window(1, (1, 40), 6, 8, (1, 5), (1, 2), (1, 2), (0, 4, 0, 0)),
+    Window(1, (6, 6), 12, 18, (3, 3), pads=(1, 1, 1, 1), groups=3),
+    Window(2, (5, 6), 4, 8, (1, 1), (2, 2)),
+    Window(1, (4, 4), 3, 6, (5, 5), pads=(2, 2, 2, 2), groups=3),
+    Window(1, (3, 3), 2, 40, (3, 3)),
+]
+
+CONV_FEW = [
+    Window(1, (16, 16), 3, 32, (3, 3), (2, 2), pads=(0, 0, 1, 1)),
+    Window(2, (9, 13), 3, 20, (3, 3), pads=(1, 1, 1, 1)),
+    Window(1, (5, 20), 1, 7, (2, 5), (1, 3), (2, 1), (1, 2, 0, 2), gap=2),
+    Window(1, (18, 18), 3, 16, (7, 7), (2, 2), pads=(3, 3, 3, 3)),
+    Window(1, (2, 3), 4, 9, (3, 3), pads=(2, 2, 2, 2)),
+]
+
+DEPTHWISE = [
+    Window(1, (7, 7), 16, 16, (3, 3), pads=(1, 1, 1, 1), groups=16),
+    Window(2, (9, 30), 12, 12, (3, 3), (2, 2), pads=(0, 1, 1, 0), groups=12, gap=4),
+    Window(1, (5, 21), 5, 5, (3, 3), pads=(1, 1, 1, 1), groups=5),
+    Window(1, (6, 25), 8, 8, (5, 5), (1, 2), (1, 1), (2, 2, 2, 2), groups=8),
+    Window(1, (4, 40), 9, 9, (3, 3), (1, 1), (1, 9), (1, 9, 1, 9), groups=9),
+    Window(1, (1, 50), 24, 24, (1, 31), pads=(0, 15, 0, 15), groups=24),
+    Window(1, (3, 17), 8, 8, (3, 3), groups=8),
+]
+
+
+def convolutions(rng: np.random.Generator) -> Iterator[Case]:
+    windows = [(kernel, v) for kernel, each in (("conv", CONV), ("conv_few", CONV_FEW)) for v in each]
+    windows += [("depthwise", v) for v in DEPTHWISE]
+    for index, (kernel, v) in enumerate(windows):
+        w, x, bias = normal(rng, v.out_c, v.in_c // v.groups, *v.kernel), v.input(rng), normal(rng, v.out_c)
+        addend, want = normal(rng, *v.output().shape), v.output()
+        want[..., : v.out_c] = v.convolve(x[..., : v.in_c], w) + bias + addend[..., : v.out_c]
+        zeros = np.zeros(v.in_c // v.groups, np.float32)
+        chunk = ALL if index % 2 else 1
+        packed: Packed | Array
+        if kernel == "conv":
+            groups = w.reshape(v.groups, -1, *w.shape[1:])
+            packed = Packed([g.transpose(2, 3, 1, 0).reshape(-1, len(g)) for g in groups])
+        elif kernel == "conv_few":
+            packed = Packed([w.reshape(v.out_c, -1).T])
+        else:
+            packed = np.zeros((*v.kernel, -(-v.out_c // 8) * 8), np.float32)
+            packed[..., : v.out_c] = w[:, 0].transpose(1, 2, 0)
+        orders = {"": x}
+        if kernel == "conv_few":
+            orders = {" NCHW": x[..., : v.in_c].transpose(0, 3, 1, 2), " NHWC": x}
+        for number, (order, data) in enumerate(orders.items()):
+            numbers = [*v.numbers(), chunk, number]
+            buffers = [data, packed, zeros, bias, addend, v.output()]
+            yield Case(f"{kernel} {v}{order}", kernel, numbers, buffers, {5: want}, 1e-5, is_static=True)
+
+
+POOLS = [
+    Window(1, (8, 9), 12, 12, (3, 3), (2, 2), pads=(1, 1, 1, 1)),
+    Window(2, (5, 6), 5, 5, (2, 3), (1, 2), pads=(0, 1, 1, 0), gap=2),
+    Window(1, (1, 20), 8, 8, (1, 4), (1, 4)),
+    Window(1, (9, 9), 3, 3, (3, 3), dilation=(2, 2)),
+]
+
+
+def pools(rng: np.random.Generator) -> Iterator[Case]:
+    for v, kind in itertools.product(POOLS, range(3)):
+        x, want = v.input(rng), v.output()
+        if kind == 0:
+            x.reshape(-1)[7] = np.nan
+            want[..., : v.in_c] = v.taps(x[..., : v.in_c], -np.inf).max((3, 4))
+        else:
+            inside = v.taps(np.ones_like(x[..., : v.in_c]), 0.0).sum((3, 4))
+            count = inside if kind == 1 else math.prod(v.kernel)
+            want[..., : v.in_c] = v.taps(x[..., : v.in_c], 0.0).sum((3, 4)) / count
+        numbers = [*v.numbers(), 1, kind, *v.pads[2:]]
+        rtol = 1e-6 if kind else 0.0
+        yield Case(f"pool {kind} {v}", "pool", numbers, [x, v.output()], {1: want}, rtol, is_static=kind == 0)
+    # Ceil mode: what hangs over the padded image does not count, and the last window holds nothing but padding.
+    x = normal(rng, 1, 5, 1, 4)
+    means = np.stack([x[0, :2, 0].sum(0) / 3, x[0, 2:5, 0].mean(0), np.zeros(4, np.float32)])[None, :, None]
+    numbers = [1, 5, 1, 4, 4, 3, 1, 4, 4, 3, 1, 3, 1, 1, 1, 1, 0, 1, ALL, 2, 1, 0]
+    yield Case("pool ceil mode", "pool", numbers, [x, untouched(1, 3, 1, 4)], {1: means}, 1e-6)
+    for batch, pixels, channels, gap, kind in [(2, 49, 40, 0, 1), (1, 5, 7, 3, 0), (3, 1, 33, 0, 1)]:
+        x = normal(rng, batch, pixels, channels + gap)
+        inner = x[..., :channels].astype(float)
+        want = inner.mean(1) if kind else inner.max(1)
+        numbers = [kind, batch, pixels, channels, channels + gap, 1]
+        name = f"pool_global {kind} {batch}x{pixels}x{channels}"
+        yield Case(name, "pool_global", numbers, [x, untouched(batch, channels)], {1: want}, 1e-6)
