@@ -37,8 +37,10 @@ class DeadCode(Pass):
 
 
 def _drop_optional_outputs(node: Node, graph: Graph) -> None:
+    if node.domain or node.op not in _OPTIONAL:
+        return  # how many outputs others have (Split) means something
     outputs = list(node.outputs)
-    for index in _OPTIONAL.get(node.op, ()) if not node.domain else ():
+    for index in _OPTIONAL[node.op]:
         value = outputs[index] if index < len(outputs) else None
         if value is not None and not value.users and not graph.is_output(value):
             value.producer = None
