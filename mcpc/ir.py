@@ -239,9 +239,8 @@ class Node:
 
     @property
     def output(self) -> Value:
-        """The first output, which every operator has."""
-        assert self.outputs and self.outputs[0] is not None
-        return self.outputs[0]
+        """The first output that is asked for: of most operators the only one."""
+        return next(output for output in self.outputs if output is not None)
 
     def input(self, index: int) -> Value | None:
         """Input ``index``, None where it is left out."""

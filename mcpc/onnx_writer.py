@@ -148,6 +148,8 @@ class _Writer:
         if body is not None:
             function, lifted = self.function(body)
             return NodeProto(op_type=function, domain=MCPC, name=node.name, input=inputs + lifted, output=outputs)
+        if node.is_op("Split"):  # ONNX Runtime writes to all its outputs, and crashes where one has no name
+            outputs = [name or _unused("unused", self._taken) for name in outputs]
         while inputs and not inputs[-1]:
             inputs.pop()
         while outputs and not outputs[-1]:

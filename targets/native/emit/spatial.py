@@ -17,7 +17,7 @@ def pool(b: KernelBuilder) -> None:
     assert x is not None
     if x.dtype is not DType.float32:
         raise unsupported(b.node, f"an operand of type {x.dtype.name}")
-    if len([output for output in anchor.outputs if output is not None]) != 1:
+    if any(output is not None for output in anchor.outputs[1:]):
         raise unsupported(b.node, "the output of indices")
     window = pool_window(anchor)
     kind = "POOL_MAX"
