@@ -1,9 +1,18 @@
 """All cases, a module a theme."""
 
 from ..case import Family
-from . import convolution, elementwise, pooling, products
+from . import convolution, elementwise, movement, pooling, products, recurrent, reductions
 
 FAMILIES: dict[str, Family] = {
     family.name: family
-    for family in (convolution.FAMILY, convolution.ONE_AXIS, products.FAMILY, pooling.FAMILY, elementwise.FAMILY)
+    for family in (
+        convolution.FAMILY,
+        convolution.ONE_AXIS,
+        products.FAMILY,
+        pooling.FAMILY,
+        elementwise.FAMILY,
+        reductions.FAMILY,
+        recurrent.FAMILY,
+        movement.FAMILY,
+    )
 }
