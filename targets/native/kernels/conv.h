@@ -81,11 +81,10 @@ MCP26_INLINE void conv_f32(conv_shape s, const float *x, const float *w, const f
         int64_t g = u / units, first = u % units, last = mcp26_min(units, first + end - u);
         conv_left left = {s, x + g * depth, zeros, depth};
         tile_product t = {.rows = s.batch * s.out_h * s.out_w, .columns = channels,
-                          .depth = s.kernel_h * s.kernel_w * depth, .source = conv_source, .left = &left,
+                          .depth = s.kernel_h * s.kernel_w * depth, .left = &left,
                           .b = w + g * mcp26_ceil_div(channels, MCP26_NR) * panel_stride,
-                          .panel_stride = panel_stride, .c = y + g * channels, .ldc = s.y_pixel,
-                          .epilogue = epilogue, .args = args, .column0 = g * channels};
-        tile_units_run(t, first, last);
+                          .panel_stride = panel_stride, .c = y + g * channels, .ldc = s.y_pixel, .args = args, .column0 = g * channels};
+        tile_units_run(t, conv_source, epilogue, first, last);
         u += last - first;
     }
 }

@@ -35,9 +35,9 @@ MCP26_INLINE int64_t gemm_f32_units(int64_t M, int64_t N, int64_t K) { return ti
 MCP26_INLINE void gemm_f32(int64_t M, int64_t N, int64_t K, const float *a, int64_t lda, const float *packed, float *c,
                            int64_t ldc, mcp26_epilogue epilogue, const void *const *args, int64_t begin, int64_t end) {
     gemm_left left = {a, lda, MCP26_NR, K, 1};
-    tile_product t = {.rows = M, .columns = N, .depth = K, .source = gemm_source, .left = &left, .b = packed,
-                      .panel_stride = K * MCP26_NR, .c = c, .ldc = ldc, .epilogue = epilogue, .args = args};
-    tile_units_run(t, begin, end);
+    tile_product t = {.rows = M, .columns = N, .depth = K, .left = &left, .b = packed,
+                      .panel_stride = K * MCP26_NR, .c = c, .ldc = ldc, .args = args};
+    tile_units_run(t, gemm_source, epilogue, begin, end);
 }
 
 /* Units of matmul_f32: those of one product, times the batch. */
@@ -56,10 +56,9 @@ MCP26_INLINE void matmul_f32(int64_t batch, int64_t M, int64_t N, int64_t K, con
     for (int64_t u = begin; u < end;) {
         int64_t item = u / units, first = u % units, last = mcp26_min(units, first + end - u);
         gemm_left left = {a + item * batch_a, lda, ldb, K, 0};
-        tile_product t = {.rows = M, .columns = N, .depth = K, .source = gemm_source, .left = &left,
-                          .b = b + item * batch_b, .panel_stride = MCP26_NR, .c = c + item * batch_c, .ldc = ldc,
-                          .epilogue = epilogue, .args = args, .row0 = item * M};
-        tile_units_run(t, first, last);
+        tile_product t = {.rows = M, .columns = N, .depth = K, .left = &left,
+                          .b = b + item * batch_b, .panel_stride = MCP26_NR, .c = c + item * batch_c, .ldc = ldc, .args = args, .row0 = item * M};
+        tile_units_run(t, gemm_source, epilogue, first, last);
         u += last - first;
     }
 }
