@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -18,8 +17,8 @@ from mcpc.target import Target
 
 @dataclass
 class Build:
-    """The result of :meth:`Family.build`. A shard is a list of arrays that follow each other in the file. Sizes in bytes:
-    ``live_set_bytes`` is the lower limit of ``arena_bytes``, ``scratch_bytes`` is per worker."""
+    """The result of :meth:`Family.build`. A shard is a list of arrays that follow each other in the file. Sizes in
+    bytes: ``live_set_bytes`` is the lower limit of ``arena_bytes``, ``scratch_bytes`` is per worker."""
 
     code: list[Code]
     shards: list[list[np.ndarray[Any, Any]]]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -42,11 +41,11 @@ def compile(
 ) -> Path:
     """Compile ``model`` (a path, or an ONNX file's bytes) for ``target`` into one file and return its path.
 
-    ``output`` defaults to the model's name in the current folder. ``input_shapes`` fixes the shapes of inputs, ``passes``
-    is pipeline text that replaces the target's. ``verify_passes`` compares with ONNX Runtime after each pass. ``emit`` is a
-    folder that keeps the graph after each pass and the generated C. ``golden`` cases are embedded for the self-test. ``sign``
-    is a PEM file with an Ed25519 private key. ``jobs`` limits compiler processes. ``progress`` is called with what is being
-    done, its index and the number of stages.
+    ``output`` defaults to the model's name in the current folder. ``input_shapes`` fixes the shapes of inputs,
+    ``passes`` is pipeline text that replaces the target's. ``verify_passes`` compares with ONNX Runtime after each
+    pass. ``emit`` is a folder that keeps the graph after each pass and the generated C. ``golden`` cases are embedded
+    for the self-test. ``sign`` is a PEM file with an Ed25519 private key. ``jobs`` limits compiler processes.
+    ``progress`` is called with what is being done, its index and the number of stages.
 
     Raises :class:`mcpc.errors.McpcError`; all problems of a model come together. A file at ``output`` is replaced only
     when all went well.
@@ -125,7 +124,8 @@ def _tensor(value: Value, symbols: Sequence[str]) -> TensorT:
     dims = []
     for size in type.dims:
         name = str(getattr(size, "name", ""))
-        dims.append(DimRefT(size, -1) if isinstance(size, int) else DimRefT(-1, symbols.index(name) if name in symbols else -1))
+        symbol = symbols.index(name) if name in symbols else -1
+        dims.append(DimRefT(size if isinstance(size, int) else -1, symbol))
     return TensorT(
         name=value.name,
         dtype=BY_NAME[type.dtype.name].code,

@@ -551,9 +551,9 @@ class Graph:
                     raise fail(f"%{output.name} does not know its producer", node)
                 if id(output) in known:
                     raise fail(f"%{output.name} is made twice", node)
-                if output.shape is not None and output.type.layout is not None:
-                    if sorted(output.type.layout) != list(range(len(output.shape))):
-                        raise fail(f"%{output.name} has layout {output.type.layout}", node)
+                layout = output.type.layout
+                if layout is not None and sorted(layout) != list(range(len(output.shape or ()))):
+                    raise fail(f"%{output.name} has layout {layout}", node)
                 known[id(output)] = output
             body = node.body
             if body is not None:

@@ -57,7 +57,8 @@ def is_text(model: ModelProto) -> bool:
 
 
 def _dims(value: ValueInfoProto) -> Iterable[TensorShapeProto.Dimension]:
-    return value.type.tensor_type.shape.dim
+    dims: Iterable[TensorShapeProto.Dimension] = value.type.tensor_type.shape.dim
+    return dims
 
 
 def free_names(graph: GraphProto) -> set[str]:

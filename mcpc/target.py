@@ -15,8 +15,8 @@ from mcpc.errors import TargetError
 
 @dataclass(frozen=True)
 class Variant:
-    """One code image of an artifact. ``features`` are the Linux names (/proc/cpuinfo, hwcap) it needs; the runtime takes
-    the first variant whose features the processor has, so the most demanding one stands first."""
+    """One code image of an artifact. ``features`` are the Linux names (/proc/cpuinfo, hwcap) it needs; the runtime
+    takes the first variant whose features the processor has, so the most demanding one stands first."""
 
     name: str
     mcpu: str

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
+from typing import Any
 
 import pytest
 from elftools.elf.elffile import ELFFile
@@ -34,8 +35,8 @@ def test_kernels_are_specialised_completely(sources: list[Path], target: str) ->
     for variant in description.variants:
         machine = Machine(description.triple, variant.mcpu)
         for path, unit in zip(compile_objects(units, machine, [KERNELS, abi.include_dir()]), units, strict=True):
-            symbols = ELFFile(io.BytesIO(path.read_bytes())).get_section_by_name(".symtab").iter_symbols()
-            functions = {symbol.name for symbol in symbols if symbol["st_info"]["type"] == "STT_FUNC"}
+            table: Any = ELFFile(io.BytesIO(path.read_bytes())).get_section_by_name(".symtab")
+            functions = {symbol.name for symbol in table.iter_symbols() if symbol["st_info"]["type"] == "STT_FUNC"}
             assert all(f"int32_t {name}(mcp26_env *env" in unit.source for name in functions), functions
 
 

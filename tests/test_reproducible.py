@@ -19,8 +19,10 @@ def compile_in(folder: Path, target: str, hash_seed: str, jobs: str) -> bytes:
     folder.mkdir()
     (folder / "model.onnx").write_bytes(MODEL.read_bytes())
     environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "MCPC_CACHE_DIR": str(folder / "cache")}
-    command = [sys.executable, "-m", "mcpc", "compile", "model.onnx", "--target", target, "-j", jobs, "-o", "out.mcp26bin"]
-    subprocess.run(command, cwd=folder, env=environment, check=True, capture_output=True)
+    arguments = ["compile", "model.onnx", "--target", target, "-j", jobs, "-o", "out.mcp26bin"]
+    subprocess.run(
+        [sys.executable, "-m", "mcpc", *arguments], cwd=folder, env=environment, check=True, capture_output=True
+    )
     return (folder / "out.mcp26bin").read_bytes()
 
 

@@ -114,7 +114,8 @@ def expect(node: Node, index: int, dtypes: Iterable[DType]) -> TensorType:
     """The type of a required input whose element type must be one of ``dtypes``."""
     type = type_of(node, index)
     if type.dtype not in dtypes:
-        fail(node, f"input {index} (%{node.inputs[index].name}) is {type.dtype.name}, which {node.op} does not take")  # type: ignore[union-attr]
+        fail(node, f"input {index} (%{node.inputs[index].name}) is {type.dtype.name}, which {node.op} does not take")
+        # type: ignore[union-attr]
     return type
 
 

@@ -45,11 +45,12 @@ def slice_axes(node: Node, context: InferContext) -> list[tuple[int, Dim | None,
         if starts is None:
             fail(node, "the number of starts is not known", "E108")
         axes = list(range(len(starts)))
-    steps = vector(node, context, 4) if node.input(4) is not None else [1] * len(axes)
     count = len(axes)
-    starts = [None] * count if starts is None else starts
-    ends = [None] * count if ends is None else ends
-    steps = [None] * count if steps is None else steps
+    unknown: list[Dim | None] = [None] * count
+    steps: list[Dim | None] | None = vector(node, context, 4) if node.input(4) is not None else [1] * count
+    starts = unknown if starts is None else starts
+    ends = unknown if ends is None else ends
+    steps = unknown if steps is None else steps
     if not len(starts) == len(ends) == len(steps) == count:
         fail(node, f"Slice has {len(starts)} starts, {len(ends)} ends, {count} axes, {len(steps)} steps")
     for step in steps:

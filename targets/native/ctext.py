@@ -55,7 +55,7 @@ class _SizePrinter(StrPrinter):
         return self._fold("min_size", expr)
 
     def _fold(self, name: str, expr: sympy.Expr) -> str:
-        text = self._print(expr.args[0])
+        text = str(self._print(expr.args[0]))
         for arg in expr.args[1:]:
             text = f"{name}({text}, {self._print(arg)})"
         return text
@@ -74,7 +74,7 @@ def size(value: Dim) -> str:
 def float_literal(value: float) -> str:
     """``value`` rounded to float32, exactly, as a C literal."""
     if math.isnan(value):
-        return "__builtin_nanf(\"\")"
+        return '__builtin_nanf("")'
     if math.isinf(value):
         return "__builtin_inff()" if value > 0 else "-__builtin_inff()"
     short = f"{value:.9g}"

@@ -5,7 +5,7 @@ A float32, float64, int32, int64 or uint8 operand is a v8f, v8d, v8i, v8l or v8b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from mcpc import ops
 from mcpc.errors import TargetError
@@ -111,11 +111,11 @@ class Printer:
                 if uses.get(id(item), 0) > 1:
                     text = self._variable(text, dtype)
                 texts[id(item)] = (text, dtype)
-        text, dtype = texts[id(tree)]
-        if dtype is None:
-            text, dtype = self._constant(tree, out.dtype), out.dtype
-        if dtype is not out.dtype:
-            text = convert(text, dtype, out.dtype)
+        text, kind = texts[id(tree)]
+        if kind is None:
+            text = self._constant(tree, out.dtype)
+        elif kind is not out.dtype:
+            text = convert(text, kind, out.dtype)
         self.define(out, self._variable(text, out.dtype))
 
     def _variable(self, text: str, dtype: DType | None) -> str:
@@ -174,7 +174,11 @@ def convert(text: str, source: DType, target: DType) -> str:
         return f"{vector}_from_v8f({text})"
     if source.is_float and not target.is_float:
         # Through int64, which holds every narrower integer: the low bits are what a C cast of a wrapped value gives.
-        wide = f"v8l_from_v8f(__builtin_convertvector({text}, v8f))" if source is DType.float64 else f"v8l_from_v8f({text})"
+        wide = (
+            f"v8l_from_v8f(__builtin_convertvector({text}, v8f))"
+            if source is DType.float64
+            else f"v8l_from_v8f({text})"
+        )
         return f"__builtin_convertvector({wide}, {vector})"
     return f"__builtin_convertvector({text}, {vector})"
 

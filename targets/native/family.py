@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from mcpc import abi, ops
@@ -85,7 +84,9 @@ def require_static(graph: Graph) -> None:
         for output in node.outputs:
             if output is not None and not is_static(output.shape):
                 problems.add(
-                    ModelError("E108", f"the size of %{output.name} depends on data: {output.type}", op=node.op, node=node.name)
+                    ModelError(
+                        "E108", f"the size of %{output.name} depends on data: {output.type}", op=node.op, node=node.name
+                    )
                 )
     problems.raise_if_any()
 

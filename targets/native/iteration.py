@@ -51,8 +51,8 @@ def space(result: TensorType, operands: Sequence[tuple[Dim, ...]]) -> Space:
 
 
 def rows_and_columns(result: TensorType, operand: TensorType) -> tuple[Dim, Dim] | None:
-    """The steps (per row, per column) with which ``operand`` is read when ``result`` is seen as a matrix whose columns are the
-    innermost dimension in memory; None where no two steps describe it."""
+    """The steps (per row, per column) with which ``operand`` is read when ``result`` is seen as a matrix whose
+    columns are the innermost dimension in memory; None where no two steps describe it."""
     steps = broadcast_strides(operand, result)
     *outer, inner = result.order if result.order else (0,)
     if not result.order:

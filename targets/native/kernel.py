@@ -51,8 +51,8 @@ Operand = Value | Array
 
 @dataclass
 class Step:
-    """What a node became: ``operands`` fill the kernel's pointer table. ``units`` and ``grain`` are C expressions of the
-    parallel loop. ``label`` names the kernel for people."""
+    """What a node became: ``operands`` fill the kernel's pointer table. ``units`` and ``grain`` are C expressions of
+    the parallel loop. ``label`` names the kernel for people."""
 
     node: Node
     region: Region
@@ -162,6 +162,7 @@ class KernelBuilder:
         printer.define(self.anchor.output, "acc")
         for node in region.chain:
             printer.node(node)
+        self.headers.append("vmath.h")
         lines += printer.statements
         lines.append(f"return {printer.text(region.result) if region.chain else 'acc'};")
         name = f"{SELF}_epilogue"
@@ -219,4 +220,6 @@ def scalar(value: Value) -> str:
 
 
 def unsupported(node: Node, what: str, hint: str = "") -> ModelError:
-    return ModelError("E102", f"{node.op}: {what} is not supported by native code", op=node.op, node=node.name, hint=hint)
+    return ModelError(
+        "E102", f"{node.op}: {what} is not supported by native code", op=node.op, node=node.name, hint=hint
+    )

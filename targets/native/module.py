@@ -1,4 +1,5 @@
-"""The C text of an artifact: translation units with the kernels, and one with the steps, the plan and the entry points."""
+"""The C text of an artifact: translation units with the kernels, and one with the steps, the plan and the entry
+points."""
 
 from __future__ import annotations
 
@@ -17,8 +18,8 @@ KERNELS_PER_UNIT = 4
 
 @dataclass(frozen=True)
 class Call:
-    """A step and the C expressions of its operands' addresses. ``parallel`` is False where handing the work to the thread pool
-    costs more than it saves."""
+    """A step and the C expressions of its operands' addresses. ``parallel`` is False where handing the work to the
+    thread pool costs more than it saves."""
 
     step: Step
     addresses: Sequence[str]
@@ -37,7 +38,7 @@ def units(graph: Graph, calls: Sequence[Call], arena_bytes: int) -> list[Unit]:
     result = []
     for start in range(0, len(kernels), KERNELS_PER_UNIT):
         group = kernels[start : start + KERNELS_PER_UNIT]
-        text = "\n".join(["#include \"kernel.h\"", "", *(kernel.source for kernel in group)])
+        text = "\n".join(['#include "kernel.h"', "", *(kernel.source for kernel in group)])
         result.append(Unit(f"kernels_{start // KERNELS_PER_UNIT:03d}", _symbol_accessors(graph, text)))
     result.append(Unit("steps", _steps(graph, calls, kernels, arena_bytes)))
     return result
@@ -56,7 +57,7 @@ def _steps(graph: Graph, calls: Sequence[Call], kernels: Sequence[Kernel], arena
         parts.append(_step(index, call))
     cases = [f"case {index}: return step_{index}(env);" for index in range(len(calls))]
     parts += [
-        "__attribute__((visibility(\"default\"))) int64_t mcp26_entry(mcp26_env *env, uint32_t step) {",
+        '__attribute__((visibility("default"))) int64_t mcp26_entry(mcp26_env *env, uint32_t step) {',
         "    switch (step) {",
         indent(cases),
         "    default: return MCP26_STEP_DATA;",
@@ -91,7 +92,7 @@ def _plan(graph: Graph, arena_bytes: int) -> str:
             lines.append(f"env->outputs[{index}].shape[{axis}] = {size(length)};")
     text = indent(lines)
     return (
-        "__attribute__((visibility(\"default\"))) int32_t mcp26_plan(mcp26_env *env, uint32_t step) {\n"
+        '__attribute__((visibility("default"))) int32_t mcp26_plan(mcp26_env *env, uint32_t step) {\n'
         f"{text}\n    return 0;\n}}\n"
     )
 

@@ -14,8 +14,8 @@ def is_elementwise(node: Node) -> bool:
 
 @dataclass(frozen=True)
 class Region:
-    """``anchor`` is None for a purely elementwise region. ``chain`` is in topological order. ``result`` is the body's value
-    that the node's output holds; ``operands`` maps the body's inputs to the node's."""
+    """``anchor`` is None for a purely elementwise region. ``chain`` is in topological order. ``result`` is the body's
+    value that the node's output holds; ``operands`` maps the body's inputs to the node's."""
 
     node: Node
     anchor: Node | None

@@ -61,7 +61,8 @@ RESHAPES = ("Reshape", "Squeeze", "Unsqueeze", "Flatten", "Dropout", "Identity")
 
 
 def view_offset(node: Node) -> int | None:
-    """Bytes from the first input's start at which the node's only output lies without a move; None where it must be computed."""
+    """Bytes from the first input's start at which the node's only output lies without a move; None where it must be
+    computed."""
     if node.body is not None or not node.inputs or node.inputs[0] is None:
         return None
     data, out = node.inputs[0], node.output
@@ -118,7 +119,9 @@ def concat_offsets(node: Node) -> list[int] | None:
     offsets, position = [], 0
     for value in node.inputs:
         assert value is not None
-        if value.type.layout != out.type.layout and not same_memory(value.type, value.type.with_layout(out.type.layout)):
+        if value.type.layout != out.type.layout and not same_memory(
+            value.type, value.type.with_layout(out.type.layout)
+        ):
             return None
         offsets.append(position)
         position += int(value.type.nbytes)

@@ -26,7 +26,7 @@ class Weights:
     def add(self, data: Array) -> tuple[int, int]:
         """(shard, byte offset) of ``data``."""
         data = np.ascontiguousarray(data)
-        key = hashlib.sha256(memoryview(data.reshape(-1)).cast("B") if data.size else b"").digest()
+        key = hashlib.sha256(data.reshape(-1).view(np.uint8).data).digest()
         if key in self._places:
             return self._places[key]
         if not self.shards or (self._size and self._size + data.nbytes > self._limit):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mcpc.ir import Dim, DType, TensorType, Value, dim, product
+from mcpc.ir import Dim, DType, TensorType, Value, product
 from mcpc.ops.linear import convolution_of
 from mcpc.ops.window import Window
 
@@ -91,7 +91,17 @@ def conv(b: KernelBuilder) -> None:
         gemm(b, rows, out_c, in_c, b.input(x), taps[:, :, 0].T, epilogue, "conv 1x1")
     elif is_row_gemm(x_type, window, groups):
         matrix = taps.transpose(2, 1, 0).reshape(-1, out_c)
-        gemm(b, y_type.dims[2], out_c, len(matrix), b.input(x), matrix, epilogue, f"conv row {kernel}", in_c * window.strides[0])
+        gemm(
+            b,
+            y_type.dims[2],
+            out_c,
+            len(matrix),
+            b.input(x),
+            matrix,
+            epilogue,
+            f"conv row {kernel}",
+            in_c * window.strides[0],
+        )
     elif groups == in_c == out_c and groups > 1:
         b.label = f"depthwise {kernel}"
         b.headers.append("depthwise.h")
@@ -119,7 +129,9 @@ def is_channels_last(type: TensorType) -> bool:
 
 def is_dense(window: Window) -> bool:
     """Whether a window of one tap reads every pixel where it lies."""
-    return all(s == 1 for s in window.strides) and all(window.padding(axis, 1) == (0, 0) for axis in range(len(window.pads)))
+    return all(s == 1 for s in window.strides) and all(
+        window.padding(axis, 1) == (0, 0) for axis in range(len(window.pads))
+    )
 
 
 def is_row_gemm(x: TensorType, window: Window, groups: int) -> bool:
@@ -149,7 +161,19 @@ def gemm(
     b.headers.append("gemm.h")
     packed = b.constant(pack_panels(matrix, b.nr))
     sizes = (rows, columns, depth)
-    b.call("gemm_f32", *sizes, a, depth if row_step is None else row_step, packed, b.output(), columns, epilogue, "args", "begin", "end")
+    b.call(
+        "gemm_f32",
+        *sizes,
+        a,
+        depth if row_step is None else row_step,
+        packed,
+        b.output(),
+        columns,
+        epilogue,
+        "args",
+        "begin",
+        "end",
+    )
     b.units = f"gemm_f32_units({', '.join(map(b.size, sizes))})"
 
 

@@ -130,7 +130,16 @@ def split(b: KernelBuilder) -> None:
         if out is not None:
             start = b.size(dim(position * source.type.strides[axis]))
             pointer = at(b.input(source, type), start)
-            copy(b, out.type.dims, b.output(index, type), out.type.strides, pointer, source.type.strides, bits, whole=True)
+            copy(
+                b,
+                out.type.dims,
+                b.output(index, type),
+                out.type.strides,
+                pointer,
+                source.type.strides,
+                bits,
+                whole=True,
+            )
         position = dim(position + size)
 
 
@@ -219,11 +228,13 @@ def pad(b: KernelBuilder) -> None:
         data = b.outer(fill).data
         if data is None:
             raise unsupported(b.node, "a value that is not constant")
-        value = str(int(np.ascontiguousarray(data).reshape(-1)[:1].view(f"uint{bits}")[0])) + ("u" if bits < 64 else "ull")
+        value = str(int(np.ascontiguousarray(data).reshape(-1)[:1].view(f"uint{bits}")[0])) + (
+            "u" if bits < 64 else "ull"
+        )
     order = source.type.order
     columns = [
         ", ".join(b.size(source.type.dims[axis]) for axis in order),
-        ", ".join(b.size(amounts[axis][0]) for axis in order),  # type: ignore[arg-type]
+        ", ".join(b.size(amounts[axis][0]) for axis in order),
         ", ".join(b.size(out.dims[axis]) for axis in order),
     ]
     b.label = "pad"
@@ -263,4 +274,3 @@ def copy_step(value: Value, output: Value, nr: int) -> Step:
     builder = KernelBuilder(Region.of(node), nr)
     identity(builder)
     return builder.build()
-

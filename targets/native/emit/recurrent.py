@@ -28,7 +28,8 @@ def activations(b: KernelBuilder, directions: int) -> list[list[str]]:
 
 @emits("LSTM")
 def lstm(b: KernelBuilder) -> None:
-    """X [T, B, I], layout 0: the lowering transposes the other layout. Runs on one worker, since steps follow each other."""
+    """X [T, B, I], layout 0: the lowering transposes the other layout. Runs on one worker, since steps follow each
+    other."""
     anchor = b.anchor
     x = b.outer(anchor.inputs[0])
     w, r = weights(b, anchor.input(1)), weights(b, anchor.input(2))
@@ -66,9 +67,10 @@ def lstm(b: KernelBuilder) -> None:
         )
         packed_w, packed_r = b.constant(pack_panels(w[d].T, b.nr)), b.constant(pack_panels(r[d].T, b.nr))
         sizes = f"{b.size(rows)}, {width}, {depth}"
+        first = b.input(anchor.inputs[0])
         b.line(
-            f"    gemm_f32({sizes}, {b.input(anchor.inputs[0])}, {depth}, {packed_w}, gates, {width}, {epilogue}, args, "
-            f"0, gemm_f32_units({sizes}));"
+            f"    gemm_f32({sizes}, {first}, {depth}, {packed_w}, gates, {width}, {epilogue}, args, 0, "
+            f"gemm_f32_units({sizes}));"
         )
         offset = dim(d * state)
         initial = [_at(b, anchor.input(5 + i), offset) for i in range(2)]
@@ -87,10 +89,8 @@ def lstm(b: KernelBuilder) -> None:
             f".y_time = {b.size(dim(directions * state))}, .y_batch = {hidden}"
         )
         b.line(f"    const lstm_shape shape = {{{shape}}};")
-        b.line(
-            f"    lstm_f32(shape, gates, {packed_r}, {peephole}, {lengths}, {', '.join(initial)}, {', '.join(final)}, {y}, work);"
-        )
-        b.line("}")
+        states = ", ".join([*initial, *final])
+        b.line(f"    lstm_f32(shape, gates, {packed_r}, {peephole}, {lengths}, {states}, {y}, work);", "}")
 
 
 def _at(b: KernelBuilder, value: Value | None, offset: Dim) -> str:
