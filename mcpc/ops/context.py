@@ -112,10 +112,9 @@ def optional_type(node: Node, index: int) -> TensorType | None:
 
 def expect(node: Node, index: int, dtypes: Iterable[DType]) -> TensorType:
     """The type of a required input whose element type must be one of ``dtypes``."""
-    type = type_of(node, index)
-    if type.dtype not in dtypes:
-        fail(node, f"input {index} (%{node.inputs[index].name}) is {type.dtype.name}, which {node.op} does not take")
-        # type: ignore[union-attr]
+    type, value = type_of(node, index), node.inputs[index]
+    if type.dtype not in dtypes and value is not None:
+        fail(node, f"input {index} (%{value.name}) is {type.dtype.name}, which {node.op} does not take")
     return type
 
 
