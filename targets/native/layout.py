@@ -58,10 +58,11 @@ def _spatial_wish(region: Region, node: Node) -> Wish:
     inputs: list[Layout | str] = []
     weights = [region.outer(value) for value in anchor.inputs[1:]]
     for value in node.inputs:
-        full = value is not None and len(value.type.dims) == rank and not value.is_constant
+        full = value is not None and len(value.type.dims) == rank
         inputs.append(wanted if full and not any(value is weight for weight in weights) else KEEP)
     if anchor.op == "Conv" and data is not None and data.type.layout is None and reads_planar(anchor, data.type):
-        inputs[node.inputs.index(data)] = KEEP
+        if not any(region.outer(value) is data for inner in region.chain for value in inner.inputs):
+            inputs[node.inputs.index(data)] = KEEP
     return Wish(tuple(inputs), wanted)
 
 
