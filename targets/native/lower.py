@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from mcpc import ops
-from mcpc.ir import DType, Graph, Node, TensorType, Value
+from mcpc.ir import Dim, DType, Graph, Node, TensorType, Value
 from mcpc.pipeline import Pass, PassContext
 
 from . import expression
@@ -27,7 +27,7 @@ class Lower(Pass):
     def __call__(self, graph: Graph, ctx: PassContext) -> Graph:
         for node in list(graph.nodes):
             if node.body is not None:
-                reason = unsuitable_epilogue(node)
+                reason = unsuitable_anchor(node) or unsuitable_epilogue(node)
                 if reason is not None:
                     ctx.decide(node, "split", reason)
                     for inner in inline(graph, node):
@@ -38,12 +38,43 @@ class Lower(Pass):
 
 
 def _operator(graph: Graph, node: Node) -> None:
+    if obstacle(node, node.inputs) is None:
+        return
     if node.is_op("Gemm"):
         _gemm(graph, node)
     elif node.is_op("MatMul"):
         _matmul(graph, node)
     elif node.is_op("Conv"):
         _conv_bias(graph, node)
+
+
+def obstacle(node: Node, operands: Sequence[Value | None]) -> str | None:
+    """Why no kernel takes a product in the form that ``node`` has, None where one does. ``operands`` are the node's
+    inputs, or what they stand for outside a fused node's body."""
+    a, b = (operands[0], operands[1]) if node.is_op("Gemm", "MatMul", "Conv") else (None, None)
+    c = operands[2] if len(operands) > 2 else None
+    if a is None or b is None:
+        return None
+    if node.is_op("Conv"):
+        return "its bias is computed" if c is not None and not c.is_constant else None
+    if node.is_op("Gemm"):
+        if node.attrs.get("transA", 0):
+            return "A is transposed"
+        if not b.is_constant:
+            return "B is computed"
+        per_column = c is None or (c.is_constant and (c.type.rank in (0, 1) or c.type.dims[0] == 1))
+        return None if per_column else "C is not one constant per column"
+    if a.type.rank == 1 or b.type.rank == 1:
+        return "an operand is a vector"
+    is_one_matrix = b.is_constant and b.type.rank == 2
+    is_broadcast = not is_one_matrix and any(_broadcast_batches(node.output.type.dims[:-2], a, b))
+    return "batches are broadcast" if is_broadcast else None
+
+
+def _broadcast_batches(full: tuple[Dim, ...], *operands: Value) -> list[bool]:
+    """Which operands of a MatMul (rank 2 or more) have a batch that is neither the result's nor one."""
+    batches = [value.type.dims[:-2] for value in operands]
+    return [batch != full and any(size != 1 for size in batch) for batch in batches]
 
 
 class _Before:
@@ -77,19 +108,17 @@ def _gemm(graph: Graph, node: Node) -> None:
     attrs = dict(node.attrs)
     if attrs.pop("transA", 0):
         a = before("Transpose", [a], {"perm": [1, 0]})
-    per_column = c is None or (c.is_constant and (c.type.rank in (0, 1) or c.type.dims[0] == 1))
-    if b.is_constant and per_column:
-        if a is not node.inputs[0]:
-            before.replace(before("Gemm", [a, b, c], attrs))
+    if obstacle(Node("Gemm", [a, b, c], [], attrs), [a, b, c]) is None:
+        before.replace(before("Gemm", [a, b, c], attrs))
         return
     alpha, beta = float(attrs.get("alpha", 1.0)), float(attrs.get("beta", 1.0))
     if attrs.get("transB", 0):
         b = before("Transpose", [b], {"perm": [1, 0]})
     result = before("MatMul", [a, b])
     if alpha != 1.0:
-        result = before("Mul", [result, graph.constant("alpha", np.float32(alpha))])
+        result = before("Mul", [result, graph.constant("alpha", np.array(alpha, np.float32))])
     if c is not None and beta != 1.0:
-        c = before("Mul", [c, graph.constant("beta", np.float32(beta))])
+        c = before("Mul", [c, graph.constant("beta", np.array(beta, np.float32))])
     before.replace(result if c is None else before("Add", [result, c]))
 
 
@@ -98,7 +127,6 @@ def _matmul(graph: Graph, node: Node) -> None:
     a, b = node.inputs
     assert a is not None and b is not None
     before = _Before(graph, node)
-    old = (a, b)
     squeezed: list[int] = []
     if a.type.rank == 1:
         a = before("Unsqueeze", [a, before.ints(0)])
@@ -106,17 +134,14 @@ def _matmul(graph: Graph, node: Node) -> None:
     if b.type.rank == 1:
         b = before("Unsqueeze", [b, before.ints(1)])
         squeezed.append(-1)
-    batches = (a.type.dims[:-2], b.type.dims[:-2])
-    if b.type.rank != 2 or not b.is_constant:
-        full = node.output.type.dims[: len(node.output.type.dims) + len(squeezed) - 2]
-        for index, batch in enumerate(batches):
-            if tuple(batch) != tuple(full) and any(size != 1 for size in batch):
-                value = (a, b)[index]
-                sizes = before.ints(*map(int, (*full, *value.type.dims[-2:])))
-                expanded = before("Expand", [value, sizes])
-                a, b = (expanded, b) if index == 0 else (a, expanded)
-    if (a, b) == old:
-        return
+    full = node.output.type.dims[: len(node.output.type.dims) + len(squeezed) - 2]
+
+    def expanded(value: Value) -> Value:
+        return before("Expand", [value, before.ints(*map(int, (*full, *value.type.dims[-2:])))])
+
+    if not (b.is_constant and b.type.rank == 2):
+        left, right = _broadcast_batches(full, a, b)
+        a, b = expanded(a) if left else a, expanded(b) if right else b
     result = before("MatMul", [a, b])
     before.replace(before("Squeeze", [result, before.ints(*squeezed)]) if squeezed else result)
 
@@ -124,8 +149,7 @@ def _matmul(graph: Graph, node: Node) -> None:
 def _conv_bias(graph: Graph, node: Node) -> None:
     """A bias that is no constant is added behind."""
     bias = node.input(2)
-    if bias is None or bias.is_constant:
-        return
+    assert bias is not None
     before = _Before(graph, node)
     result = before("Conv", node.inputs[:2], dict(node.attrs))
     rank = len(result.type.dims)
@@ -134,6 +158,13 @@ def _conv_bias(graph: Graph, node: Node) -> None:
 
 
 # ---- fused nodes
+
+
+def unsuitable_anchor(node: Node) -> str | None:
+    """Why a fused node's anchor must be rewritten first, None where it need not."""
+    region = Region.of(node)
+    anchor = region.anchor
+    return None if anchor is None else obstacle(anchor, [region.outer(value) for value in anchor.inputs])
 
 
 def unsuitable_epilogue(node: Node) -> str | None:
@@ -184,8 +215,8 @@ def inline(graph: Graph, node: Node) -> list[Node]:
         inputs = [None if value is None else outer.get(id(value), value) for value in inner.inputs]
         result.append(Node(inner.op, inputs, outputs, dict(inner.attrs), inner.name, inner.domain))
     graph.insert_before(node, result)
-    for value, inner in zip(node.outputs, body.outputs, strict=True):
-        replacement = outer[id(inner)]
+    for value, result_value in zip(node.outputs, body.outputs, strict=True):
+        replacement = outer[id(result_value)]
         if value is not None and replacement is not None:
             graph.replace_uses(value, replacement)
     graph.remove(node)
