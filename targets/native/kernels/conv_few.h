@@ -37,7 +37,8 @@ MCP26_INLINE void conv_few_tile(conv_shape s, const float *x, conv_strides st, c
     for (int64_t c = 0; c < s.in_c; c++) {
         for (int64_t kh = 0; kh < s.kernel_h; kh++) {
             const float *line = x + c * st.channel + kh * s.dilation_h * st.row;
-            for (int64_t kw = 0; kw < s.kernel_w; kw++, b += MCP26_NR) {
+            /* Unrolled, neighbouring taps would share inputs, at the price of registers. */
+            MCP26_ROLL for (int64_t kw = 0; kw < s.kernel_w; kw++, b += MCP26_NR) {
                 v8f bv[TILE_VECTORS];
                 MCP26_UNROLL for (int64_t j = 0; j < vectors; j++) bv[j] = v8f_load_all(b + 8 * j);
                 MCP26_UNROLL for (int64_t i = 0; i < count; i++) {
@@ -95,15 +96,16 @@ MCP26_INLINE int64_t conv_few_f32_units(conv_shape s) { return s.batch * s.out_h
 /* s.x_pixel is not used: `st` says where the input's elements are. conv_few_fits(s) must hold. */
 MCP26_INLINE void conv_few_f32(conv_shape s, const float *x, conv_strides st, const float *w, float *y,
                                mcp26_epilogue epilogue, const void *const *args, int64_t begin, int64_t end) {
-    int64_t rest = s.out_w % MCP26_MR;
+    tile_rows cut = tile_cut(s.out_w);
     for (int64_t u = begin; u < end; u++) {
         const float *item = x + u / s.out_h * st.item;
-        int64_t column = 0, row = u % s.out_h, m = u * s.out_w;
-        for (; column + MCP26_MR <= s.out_w; column += MCP26_MR) {
-            conv_few_pixels(s, item, st, w, y, epilogue, args, row, column, MCP26_MR, m + column);
-        }
-        for (; column < s.out_w && rest; column++) {
-            conv_few_pixels(s, item, st, w, y, epilogue, args, row, column, 1, m + column);
+        for (int64_t t = 0; t < cut.tiles && s.out_w > 0; t++) {
+            int64_t count = t < cut.taller ? cut.low + 1 : cut.low, column = tile_top(cut, t), m = u * s.out_w + column;
+#define CONV_FEW_CASE(C) \
+    if (count == C && C <= MCP26_MR) conv_few_pixels(s, item, st, w, y, epilogue, args, u % s.out_h, column, C, m);
+            CONV_FEW_CASE(1) CONV_FEW_CASE(2) CONV_FEW_CASE(3) CONV_FEW_CASE(4)
+            CONV_FEW_CASE(5) CONV_FEW_CASE(6) CONV_FEW_CASE(7) CONV_FEW_CASE(8)
+#undef CONV_FEW_CASE
         }
     }
 }

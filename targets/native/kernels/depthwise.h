@@ -39,35 +39,41 @@ MCP26_INLINE void depthwise_tile(conv_shape s, const float *x, const float *w, f
     }
 }
 
-/* One tile of 1 ... 8 pixels. */
+/* A tile of 1 ... 8 pixels, all whole vectors of channels: the run along channels is what memory likes. */
 MCP26_INLINE void depthwise_pixels(conv_shape s, const float *x, const float *w, float *y, mcp26_epilogue epilogue,
                                    const void *const *args, int64_t item, int64_t row, int64_t column, int64_t count,
-                                   int64_t is_edge, int64_t n) {
-#define DEPTHWISE_CASE(C) \
-    if (count == C) depthwise_tile(s, x, w, y, epilogue, args, item, row, column, C, is_edge, n, 8);
+                                   int64_t is_edge) {
+#define DEPTHWISE_CASE(C)                                                                            \
+    if (count == C) {                                                                                \
+        for (int64_t n = 0; n + 8 <= s.out_c; n += 8) {                                              \
+            depthwise_tile(s, x, w, y, epilogue, args, item, row, column, C, is_edge, n, 8);         \
+        }                                                                                            \
+    }
     DEPTHWISE_CASE(1) DEPTHWISE_CASE(2) DEPTHWISE_CASE(3) DEPTHWISE_CASE(4)
     DEPTHWISE_CASE(5) DEPTHWISE_CASE(6) DEPTHWISE_CASE(7) DEPTHWISE_CASE(8)
 #undef DEPTHWISE_CASE
 }
 
-/* 8 channels of a row, in tiles of nearly equal width: the first and the last look at the edges, so do those between
- * where the kernel reaches beyond the outer tiles. */
+/* A row in tiles of nearly equal width: the first and the last look at the edges, so do those between where the kernel
+ * reaches beyond the outer tiles. */
 MCP26_INLINE void depthwise_row(conv_shape s, const float *x, const float *w, float *y, mcp26_epilogue epilogue,
-                                const void *const *args, int64_t item, int64_t row, int64_t n) {
+                                const void *const *args, int64_t item, int64_t row) {
     int64_t tiles = mcp26_ceil_div(s.out_w, DEPTHWISE_TILE), low = s.out_w / tiles, wider = s.out_w % tiles;
     int64_t head = low + (wider > 0), tail = s.out_w - low, reach = (s.kernel_w - 1) * s.dilation_w;
     int64_t is_edge = head * s.stride_w < s.pad_left || (tail - 1) * s.stride_w - s.pad_left + reach >= s.in_w;
-    depthwise_pixels(s, x, w, y, epilogue, args, item, row, 0, head, 1, n);
+    depthwise_pixels(s, x, w, y, epilogue, args, item, row, 0, head, 1);
     for (int64_t t = 1, column = head; t < tiles - 1; t++) {
         int64_t count = t < wider ? low + 1 : low;
         if (is_edge) {
-            for (int64_t i = 0; i < count; i++) depthwise_tile(s, x, w, y, epilogue, args, item, row, column + i, 1, 1, n, 8);
+            for (int64_t i = 0; i < count; i++) {
+                depthwise_pixels(s, x, w, y, epilogue, args, item, row, column + i, 1, 1);
+            }
         } else {
-            depthwise_pixels(s, x, w, y, epilogue, args, item, row, column, count, 0, n);
+            depthwise_pixels(s, x, w, y, epilogue, args, item, row, column, count, 0);
         }
         column += count;
     }
-    if (tiles > 1) depthwise_pixels(s, x, w, y, epilogue, args, item, row, tail, low, 1, n);
+    if (tiles > 1) depthwise_pixels(s, x, w, y, epilogue, args, item, row, tail, low, 1);
 }
 
 /* Units of depthwise_f32: output rows. */
@@ -76,8 +82,8 @@ MCP26_INLINE int64_t depthwise_f32_units(conv_shape s) { return s.batch * s.out_
 MCP26_INLINE void depthwise_f32(conv_shape s, const float *x, const float *w, float *y, mcp26_epilogue epilogue,
                                 const void *const *args, int64_t begin, int64_t end) {
     for (int64_t u = begin; u < end; u++) {
-        int64_t item = u / s.out_h, row = u % s.out_h, n = 0;
-        for (; n + 8 <= s.out_c; n += 8) depthwise_row(s, x, w, y, epilogue, args, item, row, n);
+        int64_t item = u / s.out_h, row = u % s.out_h, n = s.out_c / 8 * 8;
+        depthwise_row(s, x, w, y, epilogue, args, item, row);
         for (int64_t i = 0; i < s.out_w && n < s.out_c; i++) {
             depthwise_tile(s, x, w, y, epilogue, args, item, row, i, 1, 1, n, s.out_c - n);
         }
