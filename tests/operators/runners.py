@@ -58,7 +58,10 @@ def written_back(family: Family, passes: str | None = None) -> dict[str, Array]:
 
 def _part(model: onnx.ModelProto, inputs: list[str], outputs: list[str]) -> onnx.ModelProto:
     """What computes ``outputs``."""
-    return Extractor(model).extract_model(inputs, outputs)
+    part = Extractor(model).extract_model(inputs, outputs)
+    kept = {constant.name for constant in part.graph.initializer}  # not those that are outputs themselves
+    part.graph.initializer.extend(c for c in model.graph.initializer if c.name in outputs and c.name not in kept)
+    return part
 
 
 def compile_family(family: Family, target: str, folder: Path, passes: str | None) -> Path:

@@ -1,7 +1,7 @@
 """All cases, a module a theme."""
 
 from ..case import Family
-from . import convolution, elementwise, movement, pooling, products, recurrent, reductions
+from . import convolution, elementwise, epilogues, layouts, movement, pooling, products, recurrent, reductions, storage
 
 FAMILIES: dict[str, Family] = {
     family.name: family
@@ -14,5 +14,8 @@ FAMILIES: dict[str, Family] = {
         reductions.FAMILY,
         recurrent.FAMILY,
         movement.FAMILY,
+        layouts.FAMILY,
+        epilogues.FAMILY,
+        storage.FAMILY,
     )
 }

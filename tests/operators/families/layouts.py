@@ -1,0 +1,132 @@
+"""Graphs in which operators that want channels last meet operators that want rows: also residuals and gates."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..case import Family
+from ..graphs import Graph
+from ..graphs import Weight as W
+
+FAMILY = Family("layouts")
+case = FAMILY.graph
+
+#: A convolution's weights, and the input that it takes.
+W3 = W((8, 8, 3, 3))
+X = (2, 8, 5, 6)
+
+
+def conv(g: Graph, x: Any = X, w: W = W3, **attrs: Any) -> str:
+    """3x3 that keeps the image's size."""
+    return str(g("Conv", x, w, pads=[1, 1, 1, 1], **attrs))
+
+
+def ints(*numbers: int) -> W:
+    return W(np.array(numbers, np.int64))
+
+
+def scalar(number: float) -> W:
+    return W(np.array(number, np.float32))
+
+
+# ---- a convolution's result under another shape, order or axis
+case("Conv, Reshape, MatMul", lambda g: g("MatMul", g("Reshape", conv(g), ints(2, 8, 30)), W((30, 7))))
+case("Conv, Flatten, Gemm", lambda g: g("Gemm", g("Flatten", conv(g)), W((240, 9)), W((9,))))
+case("Conv, Transpose, Softmax", lambda g: g("Softmax", g("Transpose", conv(g), perm=[0, 2, 3, 1])))
+case("Conv, Transpose to rows, MatMul", lambda g: g("MatMul", g("Transpose", conv(g), perm=[0, 2, 1, 3]), (2, 5, 6, 3)))
+case(
+    "Transpose, Conv, Transpose",
+    lambda g: g("Transpose", conv(g, g("Transpose", (2, 5, 6, 8), perm=[0, 3, 1, 2])), perm=[0, 2, 3, 1]),
+)
+for axis in range(4):
+    case(f"Conv, Softmax over axis {axis}", lambda g, axis=axis: g("Softmax", conv(g), axis=axis))
+    case(
+        f"Conv, ReduceMax over axis {axis}", lambda g, axis=axis: g("ReduceMax", conv(g), ints(axis), keepdims=axis % 2)
+    )
+    case(
+        f"two Convs, Concat over axis {axis}, Slice",
+        lambda g, axis=axis: g("Slice", g("Concat", conv(g), conv(g), axis=axis), ints(1), ints(4), ints(axis)),
+    )
+    case(
+        f"Conv, Concat with an input over axis {axis}, Conv",
+        lambda g, axis=axis: g("Conv", g("Concat", conv(g), X, axis=axis), W((4, 16 if axis == 1 else 8, 1, 1))),
+    )
+    case(f"Conv, Gather over axis {axis}", lambda g, axis=axis: g("Gather", conv(g), ints(1, 0), axis=axis))
+    case(f"Conv, Split over axis {axis}", lambda g, axis=axis: g("Split", conv(g), outputs=2, axis=axis, num_outputs=2))
+for axes in ((1, 2), (0, 3), (1, 3), (2, 3), (0, 1), (0, 2, 3)):
+    for keep in (1, 0):
+        case(
+            f"Conv, ReduceSum over {axes}, keepdims {keep}",
+            lambda g, axes=axes, keep=keep: g("Relu", g("ReduceSum", conv(g), ints(*axes), keepdims=keep)),
+        )
+case("Conv, Pad, Conv", lambda g: g("Conv", g("Pad", conv(g), ints(0, 1, 1, 2, 1, 0, 2, 0)), W((3, 9, 2, 2))))
+case(
+    "Conv, reflecting Pad, Conv",
+    lambda g: g("Conv", g("Pad", conv(g), ints(0, 0, 1, 2, 0, 0, 2, 1), mode="reflect"), W3),
+)
+case(
+    "Conv, Slice with steps",
+    lambda g: g("Slice", conv(g), ints(6, 0, 4), ints(0, 6, -9), ints(1, 3, 2), ints(-2, 2, -1)),
+)
+case("Conv, Expand", lambda g: g("Expand", g("ReduceMean", conv(g), ints(2, 3)), ints(2, 8, 3, 2)))
+case("Conv, Tile", lambda g: g("Tile", conv(g), ints(1, 2, 1, 2)))
+case("Conv, DepthToSpace, Conv", lambda g: g("Conv", g("DepthToSpace", conv(g), blocksize=2), W((3, 2, 3, 3))))
+case("SpaceToDepth, Conv", lambda g: g("Conv", g("SpaceToDepth", (1, 2, 6, 8), blocksize=2), W3))
+case("Conv, MaxPool, Conv", lambda g: conv(g, g("MaxPool", conv(g), kernel_shape=[2, 2], strides=[1, 1])))
+case(
+    "Conv, GlobalAveragePool, Flatten, Gemm",
+    lambda g: g("Gemm", g("Flatten", g("GlobalAveragePool", conv(g))), W((8, 5))),
+)
+case("Conv, Squeeze", lambda g: g("Squeeze", g("Conv", X, W((8, 8, 5, 1))), ints(2)))
+case("Conv over one axis, LSTM", lambda g: g(
+    "LSTM",
+    g("Transpose", g("Conv", (1, 4, 9), W((6, 4, 3))), perm=[2, 0, 1]),
+    W((1, 20, 6)),
+    W((1, 20, 5)),
+    outputs=[True, True, False],
+    hidden_size=5,
+))  # fmt: skip
+case("one image, two layouts", lambda g: [conv(g, x := g.input(X)), g("Softmax", x, axis=1), g("Relu", x)])
+case("Conv of a computed image's rows", lambda g: conv(g, g("Reshape", g("Relu", (2, 240)), ints(2, 8, 5, 6))))
+case(
+    "batch and channels of one",
+    lambda g: g("Reshape", g("Conv", (1, 1, 4, 5), W((1, 1, 3, 3)), pads=[1, 1, 1, 1]), ints(20)),
+)
+case(
+    "Conv, Shape's worth of Reshape and back",
+    lambda g: conv(g, g("Reshape", g("Reshape", conv(g), ints(2, -1)), ints(2, 8, 5, 6))),
+)
+
+# ---- residuals and gates
+case("residual", lambda g: g("Add", conv(g, x := g.input(X)), x))
+case("residual from the left, Relu", lambda g: g("Relu", g("Add", x := g.input(X), conv(g, x))))
+case("residual of few channels", lambda g: g("Add", conv(g, x := g.input((1, 3, 5, 6)), W((3, 3, 3, 3))), x))
+case("residual of one channel", lambda g: g("Add", conv(g, x := g.input((2, 1, 5, 6)), W((1, 1, 3, 3))), x))
+case("residual of the input around two", lambda g: g("Add", conv(g, conv(g, x := g.input(X))), x))
+case("residual of an inverted bottleneck", lambda g: inverted_bottleneck(g))
+case("two residuals in a row", lambda g: g("Add", b := g("Add", a := conv(g), conv(g, a)), conv(g, b)))
+case("a residual read again behind", lambda g: g("Mul", g("Add", a := conv(g), conv(g, a)), a))
+
+
+def inverted_bottleneck(g: Graph) -> Any:
+    x = conv(g)
+    wide = g("Clip", conv(g, x, W((8, 1, 3, 3)), group=8), scalar(0), scalar(6))
+    return g("Add", x, g("Conv", wide, W((8, 8, 1, 1))))
+
+
+def squeeze_and_excite(g: Graph) -> Any:
+    x = conv(g)
+    gate = g("Relu", g("Conv", g("GlobalAveragePool", x), W((3, 8, 1, 1)), W((3,))))
+    return conv(g, g("Mul", x, g("Sigmoid", g("Conv", gate, W((8, 3, 1, 1)), W((8,))))))
+
+
+def gate_of_mean(g: Graph) -> Any:
+    x = conv(g)
+    return g("Mul", g("Sigmoid", g("ReduceMean", x, ints(1), keepdims=1)), x)
+
+
+case("squeeze and excite", squeeze_and_excite)
+case("gate for every pixel", gate_of_mean)
+case("swish", lambda g: conv(g, g("Mul", a := conv(g), g("Sigmoid", a))))
