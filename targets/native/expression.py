@@ -130,6 +130,8 @@ class Printer:
         assert isinstance(number, (int, float))
         if dtype is DType.bool:
             return f"(v8i){-1 if number else 0}"
+        if not dtype.is_float and int(number) != number:
+            raise TargetError("E102", f"native code combines no {number:g} with {dtype.name}")
         return f"({vector_type(dtype)}){literal(number, dtype)}"
 
     def _apply(self, node: Node, item: e.Expr, args: Sequence[tuple[str, DType | None]]) -> tuple[str, DType]:
@@ -137,6 +139,7 @@ class Printer:
         dtype = next((kind for _, kind in kinds if kind is not None), None)
         if dtype is None:
             dtype = node.output.dtype if node.output.dtype is not DType.bool else DType.float32
+        vector_type(dtype)  # E109 before any complaint about the primitive
         if item.op == "cast":
             assert isinstance(item.value, DType)
             return convert(args[0][0], dtype, item.value), item.value
@@ -225,7 +228,7 @@ def _primitive(op: str, dtype: DType, args: Sequence[str]) -> str | None:
     if op == "neg":
         return f"(-{args[0]})"
     if op == "abs":
-        return f"__builtin_elementwise_abs({args[0]})"
+        return args[0] if dtype.name.startswith("u") else f"__builtin_elementwise_abs({args[0]})"
     if dtype is DType.float64 and op in ("floor", "ceil", "sqrt"):
         return f"__builtin_elementwise_{op}({args[0]})"
     if op == "bitnot":

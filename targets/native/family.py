@@ -97,9 +97,6 @@ def emit_steps(graph: Graph, storage: Storage, nr: int) -> list[Step]:
     steps: list[Step] = []
     for node in storage.steps:
         with problems.collect():
-            reason = emit.refusal(node)
-            if reason is not None:
-                raise ModelError("E101", reason, op=node.op, node=node.name)
             steps.append(emit.emit(node, nr))
     for value, index in storage.copies:
         steps.append(emit.copy_step(value, storage.output_value(value, index), nr))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from mcpc.errors import ModelError, TargetError
 from mcpc.ir import Node
+from mcpc.pipeline import describe
 
 from ..kernel import KernelBuilder, Step
 from ..region import Region
@@ -29,10 +31,17 @@ def emits(*ops: str) -> Callable[[Emitter], Emitter]:
 
 
 def emit(node: Node, nr: int) -> Step:
-    """The kernel of a node and how to call it."""
+    """The kernel of a node and how to call it; where there is none, ModelError E101, E102 or E109 names the node."""
+    reason = refusal(node)
+    if reason is not None:
+        raise ModelError("E101", reason, op=node.op, node=describe(node))
     region = Region.of(node)
     builder = KernelBuilder(region, nr)
-    emitters[region.anchor.op if region.anchor is not None else ELEMENTWISE](builder)
+    try:
+        emitters[region.anchor.op if region.anchor is not None else ELEMENTWISE](builder)
+    except TargetError as error:  # of a type or primitive, wherever in the node it occurs
+        name = error.node or describe(node)
+        raise ModelError(error.code, error.message, op=error.op or node.op, node=name) from None
     return builder.build()
 
 
