@@ -1,7 +1,7 @@
 """Storage layouts: which tensors lie channels-last, and where data must be moved between layouts.
 
-Shapes and meaning stay as in ONNX; only ``TensorType.layout`` changes. An Identity whose input and output have different
-layouts is the one place where data move, so the graph still exports as plain ONNX.
+Shapes and meaning stay as in ONNX; only ``TensorType.layout`` changes. An Identity whose input and output have
+different layouts is the one place where data move, so the graph still exports as plain ONNX.
 """
 
 from __future__ import annotations
@@ -60,18 +60,19 @@ def _spatial_wish(region: Region, node: Node) -> Wish:
     for value in node.inputs:
         full = value is not None and len(value.type.dims) == rank
         inputs.append(wanted if full and not any(value is weight for weight in weights) else KEEP)
-    if anchor.op == "Conv" and data is not None and data.type.layout is None and reads_planar(anchor, data.type):
-        if not any(region.outer(value) is data for inner in region.chain for value in inner.inputs):
-            inputs[node.inputs.index(data)] = KEEP
+    read_again = any(region.outer(value) is data for inner in region.chain for value in inner.inputs)
+    if anchor.op == "Conv" and data is not None and not read_again and reads_planar(anchor, data.type):
+        inputs[node.inputs.index(data)] = KEEP
     return Wish(tuple(inputs), wanted)
 
 
 def reads_planar(conv: Node, x: TensorType) -> bool:
-    """Whether a convolution reads a row-major ``x`` as it is: few channels, one group, and a tile's input at the image's
+    """Whether a convolution reads ``x`` as it is: row-major with few channels, one group, and a tile's input at the image's
     edge small enough for the stack (conv_few.h)."""
     convolution = convolution_of(conv)
     channels, window = x.dims[1], convolution.window
-    if len(x.dims) != 4 or convolution.groups != 1 or not isinstance(channels, int) or channels > PLANAR_CHANNELS:
+    is_image = len(x.dims) == 4 and x.layout is None
+    if not is_image or convolution.groups != 1 or not isinstance(channels, int) or channels > PLANAR_CHANNELS:
         return False
     span = (PLANAR_TILE - 1) * window.strides[1] + window.extent(1)
     return channels * window.kernel[0] * span <= PLANAR_PATCH
@@ -86,9 +87,7 @@ def _agnostic_wish(node: Node) -> Wish:
     ]
     chosen: Layout = next((t.layout for t in candidates if t.layout is not None), None)
     # Broadcast operands are read through strides, so only operands as large as the result must follow.
-    inputs = tuple(
-        chosen if value is not None and value.shape == node.output.shape else KEEP for value in node.inputs
-    )
+    inputs = tuple(chosen if value is not None and value.shape == node.output.shape else KEEP for value in node.inputs)
     return Wish(inputs, chosen)
 
 

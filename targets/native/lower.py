@@ -201,9 +201,7 @@ def inline(graph: Graph, node: Node) -> list[Node]:
     """Put a fused node's body in its place; its nodes."""
     body = node.body
     assert body is not None
-    outer: dict[int, Value | None] = {
-        id(inner): value for inner, value in zip(body.inputs, node.inputs, strict=True)
-    }
+    outer: dict[int, Value | None] = {id(inner): value for inner, value in zip(body.inputs, node.inputs, strict=True)}
     result: list[Node] = []
     for inner in body.nodes:
         outputs: list[Value | None] = []
