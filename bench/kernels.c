@@ -58,7 +58,7 @@ POINTWISES(POINTWISE)
 #define SHAPE(H, CH, O, K, S, G)                                                                                  \
     ((conv_shape){.batch = 1, .in_h = H, .in_w = H, .in_c = CH, .x_pixel = CH, .out_h = H / S, .out_w = H / S,   \
                   .out_c = O, .y_pixel = O, .kernel_h = K, .kernel_w = K, .stride_h = S, .stride_w = S,           \
-                  .dilation_h = 1, .dilation_w = 1, .pad_top = S == 2 ? K / 2 - 1 + K % 2 * 0 : K / 2,            \
+                  .dilation_h = 1, .dilation_w = 1, .pad_top = S == 2 ? K / 2 - 1 : K / 2,            \
                   .pad_left = S == 2 ? K / 2 - 1 : K / 2, .groups = G})
 #define DEPTHWISE(H, CH, S)                                                                                       \
     static __attribute__((noinline)) void depthwise_##H##_##CH##_##S(void) {                                      \

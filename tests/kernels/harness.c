@@ -94,8 +94,8 @@ MCP26_INLINE void run_gemm(const int64_t *n, void **p) {
 MCP26_INLINE void run_matmul(const int64_t *n, void **p) {
     const void *args[] = {p[2], p[3], &n[8]};
     RUN_UNITS(matmul_f32_units(n[0], n[1], n[2], n[3]), n[10],
-              matmul_f32(n[0], n[1], n[2], n[3], p[0], n[4], n[5], p[1], n[6], n[7], p[4], n[8], n[9], bias_and_add, args,
-                         begin, end))
+              matmul_f32(n[0], n[1], n[2], n[3], p[0], n[4], n[5], p[1], n[6], n[7], p[4], n[8], n[9], bias_and_add,
+                         args, begin, end))
 }
 
 MCP26_INLINE conv_shape shape_of(const int64_t *n) {
@@ -165,7 +165,8 @@ MCP26_INLINE void run_function(const int64_t *n, void **p) {
 #define INTEGER_BODY(V, T, M)                                                                                     \
     MCP26_INLINE void body_##V(const void *const *args, int64_t i, int64_t lanes) {                               \
         V a = V##_load(ARG(T, 0) + i, lanes), b = V##_load(ARG(T, 1) + i, lanes);                                 \
-        V##_store(OUT(T, 2) + i, __builtin_elementwise_max(a, b) * (V)(T)3 + __builtin_convertvector(a > b, V), lanes); \
+        V more = __builtin_convertvector(a > b, V);                                                               \
+        V##_store(OUT(T, 2) + i, __builtin_elementwise_max(a, b) * (V)(T)3 + more, lanes);                        \
     }
 INTEGER_BODY(v8i, int32_t, v8i)
 INTEGER_BODY(v8u, uint32_t, v8i)
@@ -195,11 +196,12 @@ MCP26_INLINE void run_map_nd(const int64_t *n, void **p) {
 }
 
 MCP26_INLINE void run_reduce(const int64_t *n, void **p) {
-#define CALL_REDUCE(K)                                                                                             \
-    if (n[1] == K) {                                                                                               \
-        if (n[0] == 0) RUN_UNITS(reduce_units(n[2], n[4]), n[5], reduce_f32(K, n[2], n[3], n[4], p[0], p[1], begin, end)) \
-        if (n[0] == 1) RUN_UNITS(reduce_units(n[2], n[4]), n[5], reduce_i32(K, n[2], n[3], n[4], p[0], p[1], begin, end)) \
-        if (n[0] == 2) RUN_UNITS(reduce_units(n[2], n[4]), n[5], reduce_i64(K, n[2], n[3], n[4], p[0], p[1], begin, end)) \
+#define CALL_REDUCE_OF(F, K) RUN_UNITS(reduce_units(n[2], n[4]), n[5], F(K, n[2], n[3], n[4], p[0], p[1], begin, end))
+#define CALL_REDUCE(K)                                         \
+    if (n[1] == K) {                                           \
+        if (n[0] == 0) CALL_REDUCE_OF(reduce_f32, K)           \
+        if (n[0] == 1) CALL_REDUCE_OF(reduce_i32, K)           \
+        if (n[0] == 2) CALL_REDUCE_OF(reduce_i64, K)           \
     }
     CALL_REDUCE(REDUCE_SUM) CALL_REDUCE(REDUCE_MEAN) CALL_REDUCE(REDUCE_MAX) CALL_REDUCE(REDUCE_MIN)
     CALL_REDUCE(REDUCE_PROD) CALL_REDUCE(REDUCE_SUM_SQUARE) CALL_REDUCE(REDUCE_L1) CALL_REDUCE(REDUCE_L2)
@@ -245,7 +247,7 @@ MCP26_INLINE void run_gather(const int64_t *n, void **p) {
 #define CALL_GATHER(BITS)                                                                                         \
     if (n[1] == BITS)                                                                                             \
         RUN_UNITS(n[2] * n[5], n[0],                                                                              \
-                  if (fault[0] == 0) fault[0] = gather_##BITS(&env, 7, n[3], n[4], p[0], n[5], p[1], n[6], p[2], begin, end))
+                  if (!fault[0]) fault[0] = gather_##BITS(&env, 7, n[3], n[4], p[0], n[5], p[1], n[6], p[2], begin, end))
     CALL_GATHER(8) CALL_GATHER(16) CALL_GATHER(32) CALL_GATHER(64)
     fault[1] = env.fault.step, fault[2] = env.fault.kind, fault[3] = env.fault.index, fault[4] = env.fault.bound;
 }

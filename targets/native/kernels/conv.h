@@ -1,8 +1,9 @@
 /* conv.h: convolutions over NHWC activations, without an im2col buffer.
  *
- * An activation is [batch][height][width][channels]; two neighbouring pixels are `x_pixel` (input) or `y_pixel` (output)
- * elements apart, at least the channels: so that an operand may be a slice of the channels of a larger tensor. 1-D is
- * height 1. The epilogue's m is the output pixel ((item * out_h) + row) * out_w + column, its n the output channel.
+ * An activation is [batch][height][width][channels]; two neighbouring pixels are `x_pixel` (input) or `y_pixel`
+ * (output) elements apart, at least the channels: so that an operand may be a slice of the channels of a larger
+ * tensor. 1-D is height 1. The epilogue's m is the output pixel ((item * out_h) + row) * out_w + column, its n the
+ * output channel.
  *
  * Weights, from ONNX's W[out_c][in_c / groups][kernel_h][kernel_w] with G = groups, O = out_c / G, I = in_c / G:
  *
@@ -83,7 +84,8 @@ MCP26_INLINE void conv_f32(conv_shape s, const float *x, const float *w, const f
         tile_product t = {.rows = s.batch * s.out_h * s.out_w, .columns = channels,
                           .depth = s.kernel_h * s.kernel_w * depth, .left = &left,
                           .b = w + g * mcp26_ceil_div(channels, MCP26_NR) * panel_stride,
-                          .panel_stride = panel_stride, .c = y + g * channels, .ldc = s.y_pixel, .args = args, .column0 = g * channels};
+                          .panel_stride = panel_stride, .c = y + g * channels, .ldc = s.y_pixel, .args = args,
+                          .column0 = g * channels};
         tile_units_run(t, conv_source, epilogue, first, last);
         u += last - first;
     }

@@ -1,8 +1,8 @@
-/* conv_few.h: a convolution whose input has few channels (an image), in any layout, to an NHWC output: the first layer of
- * a network reads the NCHW graph input as it is.
+/* conv_few.h: a convolution whose input has few channels (an image), in any layout, to an NHWC output: the first layer
+ * of a network reads the NCHW graph input as it is.
  *
- * Weights, from ONNX's W[out_c][in_c][kernel_h][kernel_w]: packed as tile.h says, N = out_c, K = in_c * kernel_h * kernel_w
- * in the order (i, kh, kw). Epilogue as in conv.h. Units: output rows.
+ * Weights, from ONNX's W[out_c][in_c][kernel_h][kernel_w]: packed as tile.h says, N = out_c, K = in_c * kernel_h *
+ * kernel_w in the order (i, kh, kw). Epilogue as in conv.h. Units: output rows.
  */
 #ifndef MCP26_CONV_FEW_H
 #define MCP26_CONV_FEW_H
@@ -53,8 +53,8 @@ MCP26_INLINE void conv_few_tile(conv_shape s, const float *x, conv_strides st, c
     MCP26_UNROLL for (int64_t i = 0; i < count; i++) {
         MCP26_UNROLL for (int64_t j = 0; j < vectors; j++) {
             int64_t lanes = mcp26_min(8, columns - 8 * j);
-            v8f_store(y + (m + i) * s.y_pixel + n + 8 * j, epilogue(acc[i * vectors + j], args, m + i, n + 8 * j, lanes),
-                      lanes);
+            v8f v = epilogue(acc[i * vectors + j], args, m + i, n + 8 * j, lanes);
+            v8f_store(y + (m + i) * s.y_pixel + n + 8 * j, v, lanes);
         }
     }
 }

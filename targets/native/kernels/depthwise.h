@@ -1,8 +1,8 @@
 /* depthwise.h: convolutions with one filter a channel (groups = in_c = out_c) over NHWC activations.
  *
- * Weights, from ONNX's W[C][1][kernel_h][kernel_w]: packed[kernel_h][kernel_w][ceil8(C)], zero beyond C.
- * Vectors run over channels, tiles of up to 8 output pixels along a row keep their sums in registers. Each result is one
- * chain of fused multiply-adds over the taps inside the image, in the order (kh, kw), from +0.
+ * Weights, from ONNX's W[C][1][kernel_h][kernel_w]: packed[kernel_h][kernel_w][ceil8(C)], zero beyond C. Vectors run
+ * over channels, tiles of up to 8 output pixels along a row keep their sums in registers. Each result is one chain of
+ * fused multiply-adds over the taps inside the image, in the order (kh, kw), from +0.
  */
 #ifndef MCP26_DEPTHWISE_H
 #define MCP26_DEPTHWISE_H

@@ -8,7 +8,8 @@
 
 enum { MAP_UNIT = 256, MAP_MAX_RANK = 16, MAP_MAX_OPERANDS = 64 };
 
-/* Handles elements i ... i+lanes-1 of every operand: v8f_store(OUT(float, 1) + i, f(v8f_load(ARG(float, 0) + i, lanes)), lanes) */
+/* Handles elements i ... i+lanes-1 of every operand: v8f_store(OUT(float, 1) + i, f(v8f_load(ARG(float, 0) + i,
+ * lanes)), lanes) */
 typedef void (*map_body)(const void *const *args, int64_t i, int64_t lanes);
 
 /* Units of map: blocks of MAP_UNIT elements. */

@@ -45,8 +45,8 @@ MCP26_INLINE int64_t matmul_f32_units(int64_t batch, int64_t M, int64_t N, int64
     return batch * tile_units(M, N, K);
 }
 
-/* For each item i of the batch: C[M, N] at c + i * batch_c = epilogue(A[M, K] at a + i * batch_a  x  B[K, N], row-major, at
- * b + i * batch_b). A batch stride of 0 shares the operand. The epilogue's m is i * M + row. */
+/* For each item i of the batch: C[M, N] at c + i * batch_c = epilogue(A[M, K] at a + i * batch_a  x  B[K, N],
+ * row-major, at b + i * batch_b). A batch stride of 0 shares the operand. The epilogue's m is i * M + row. */
 MCP26_INLINE void matmul_f32(int64_t batch, int64_t M, int64_t N, int64_t K, const float *a, int64_t lda,
                              int64_t batch_a, const float *b, int64_t ldb, int64_t batch_b, float *c, int64_t ldc,
                              int64_t batch_c, mcp26_epilogue epilogue, const void *const *args, int64_t begin,
@@ -57,7 +57,8 @@ MCP26_INLINE void matmul_f32(int64_t batch, int64_t M, int64_t N, int64_t K, con
         int64_t item = u / units, first = u % units, last = mcp26_min(units, first + end - u);
         gemm_left left = {a + item * batch_a, lda, ldb, K, 0};
         tile_product t = {.rows = M, .columns = N, .depth = K, .left = &left,
-                          .b = b + item * batch_b, .panel_stride = MCP26_NR, .c = c + item * batch_c, .ldc = ldc, .args = args, .row0 = item * M};
+                          .b = b + item * batch_b, .panel_stride = MCP26_NR, .c = c + item * batch_c, .ldc = ldc,
+                          .args = args, .row0 = item * M};
         tile_units_run(t, gemm_source, epilogue, first, last);
         u += last - first;
     }

@@ -3,7 +3,7 @@
  * The emitter first runs one product for all time steps, which threads share:
  *
  *     gates[time * batch][4 * hidden] = gemm_f32(X[time * batch][input] x packed W) + (Wb + Rb)
- *     W[4 * hidden][input] packed as tile.h says with K = input, N = 4 * hidden (B[k][n] = W[n][k]); R likewise, K = hidden
+ *     W[4 * hidden][input] packed as tile.h says, K = input, N = 4 * hidden (B[k][n] = W[n][k]); R likewise
  *
  * and then lstm_f32 (one unit: steps follow one another).
  */
@@ -61,8 +61,8 @@ MCP26_INLINE void lstm_start(int64_t n, const float *initial, float *state) {
 MCP26_INLINE int64_t lstm_f32_work(lstm_shape s) { return s.batch * 4 * s.hidden; }
 
 /* gates[time * batch][4 * hidden] as above; r packed. May be NULL: peephole[3 * hidden] (i, o, f), lengths[batch]
- * (sequence_lens, 0 ... time), h0 and c0 [batch][hidden], y. h and c [batch][hidden] are the state and at the end Y_h, Y_c;
- * h0 may be h, c0 may be c. Steps beyond an item's length give zeros in y. */
+ * (sequence_lens, 0 ... time), h0 and c0 [batch][hidden], y. h and c [batch][hidden] are the state and at the end Y_h,
+ * Y_c; h0 may be h, c0 may be c. Steps beyond an item's length give zeros in y. */
 MCP26_INLINE void lstm_f32(lstm_shape s, const float *gates, const float *r, const float *peephole,
                            const int32_t *lengths, const float *h0, const float *c0, float *h, float *c, float *y,
                            float *work) {

@@ -1,7 +1,7 @@
 /* move.h: kernels that only move elements; one body per element size (move_8, _16, _32, _64 bits).
  *
- * copy_nd is Transpose, Slice (any step), Split, Concat's parts, Expand and Tile (stride 0): whatever is one strided view
- * into another. Units of all of them: indices of the outermost dimension (gather: rows of the result).
+ * copy_nd is Transpose, Slice (any step), Split, Concat's parts, Expand and Tile (stride 0): whatever is one strided
+ * view into another. Units of all of them: indices of the outermost dimension (gather: rows of the result).
  */
 #ifndef MCP26_MOVE_H
 #define MCP26_MOVE_H
@@ -44,8 +44,8 @@ MCP26_INLINE void move_transpose_block(const uint32_t *src, int64_t src_step, ui
 
 /* dst[j * dst_step + i] = src[i * src_step + j] for i < rows, j < columns. */
 #define MOVE_TRANSPOSE_SCALAR(dst, dst_step, src, src_step, i0, rows, j0, columns)                          \
-    for (int64_t q = j0; q < columns; q++) {                                                               \
-        for (int64_t p = i0; p < rows; p++) dst[q * dst_step + p] = src[p * src_step + q];                 \
+    for (int64_t q = j0; q < columns; q++) {                                                                           \
+        for (int64_t p = i0; p < rows; p++) dst[q * dst_step + p] = src[p * src_step + q];                             \
     }
 
 #define MOVE_DEFINE(BITS, T)                                                                                           \
@@ -71,14 +71,15 @@ MCP26_INLINE void move_transpose_block(const uint32_t *src, int64_t src_step, ui
         }                                                                                                              \
         if (BITS != 32) {                                                                                              \
             for (int64_t i = 0; i < rows; i += 8) {                                                                    \
-                MOVE_TRANSPOSE_SCALAR((dst + i), dst_step, (src + i * src_step), src_step, 0, mcp26_min(8, rows - i), 0, columns) \
+                int64_t stop = mcp26_min(rows, i + 8);                                                                 \
+                MOVE_TRANSPOSE_SCALAR(dst, dst_step, src, src_step, i, stop, 0, columns)                               \
             }                                                                                                          \
             return;                                                                                                    \
         }                                                                                                              \
         MOVE_TRANSPOSE_SCALAR(dst, dst_step, src, src_step, whole_rows, rows, 0, whole)                                \
         MOVE_TRANSPOSE_SCALAR(dst, dst_step, src, src_step, 0, rows, whole, columns)                                   \
     }                                                                                                                  \
-    /* dst[sum i_d * dst_strides[d]] = src[sum i_d * src_strides[d]] for 0 <= i_d < sizes[d]; strides in elements, any   \
+    /* dst[sum i_d * dst_strides[d]] = src[sum i_d * src_strides[d]] for 0 <= i_d < sizes[d]; strides in elements, any \
      * sign. The fast paths want a contiguous innermost dimension of dst. rank 1 ... MOVE_MAX_RANK. */                 \
     MCP26_INLINE void copy_nd_##BITS(int64_t rank, const int64_t *sizes, T *dst, const int64_t *dst_strides,           \
                                      const T *src, const int64_t *src_strides, int64_t begin, int64_t end) {           \
@@ -112,8 +113,8 @@ MCP26_INLINE void move_transpose_block(const uint32_t *src, int64_t src_step, ui
             }                                                                                                          \
         }                                                                                                              \
     }                                                                                                                  \
-    /* Contiguous src[sizes] into contiguous dst[out_sizes]: element i of dst's dimension d is element i - before[d] of \
-     * src's, or padding (negative `before` cuts off). */                                                              \
+    /* Contiguous src[sizes] into contiguous dst[out_sizes]: element i of dst's dimension d is element i - before[d]   \
+     * of src's, or padding (negative `before` cuts off). */                                                           \
     MCP26_INLINE void pad_nd_##BITS(pad_mode mode, int64_t rank, const int64_t *sizes, const int64_t *before,          \
                                     const int64_t *out_sizes, const T *src, T *dst, T value, int64_t begin,            \
                                     int64_t end) {                                                                     \
@@ -148,7 +149,7 @@ int64_t inner = rank - 1, n = out_sizes[inner], lines = 1, index[MOVE_MAX_RANK] 
             }                                                                                                          \
         }                                                                                                              \
     }                                                                                                                  \
-    /* dst[outer][count][inner] = src[outer][n][inner] along the middle; units: outer * count rows. An index outside     \
+    /* dst[outer][count][inner] = src[outer][n][inner] along the middle; units: outer * count rows. An index outside   \
      * [-n, n) is reported as a fault of `step`. */                                                                    \
     MCP26_INLINE int32_t gather_##BITS(mcp26_env *env, uint32_t step, int64_t n, int64_t inner, const T *src,          \
                                        int64_t count, const void *indices, int64_t is_index64, T *dst, int64_t begin,  \

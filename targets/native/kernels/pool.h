@@ -1,5 +1,5 @@
-/* pool.h: pooling over NHWC activations (see conv.h for the layout and conv_shape). in_c = out_c = channels;
- * sizes come from the caller (floor or ceil mode alike). The epilogue is called as in conv.h. Padding never wins a maximum;
+/* pool.h: pooling over NHWC activations (see conv.h for the layout and conv_shape). in_c = out_c = channels; sizes
+ * come from the caller (floor or ceil mode alike). The epilogue is called as in conv.h. Padding never wins a maximum;
  * NaN does. Units: output rows; of the global pools: groups of GLOBAL_CHANNELS channels.
  */
 #ifndef MCP26_POOL_H

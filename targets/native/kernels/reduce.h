@@ -1,9 +1,9 @@
 /* reduce.h: reductions of [outer][n][inner] (contiguous) to [outer][inner].
  *
- * Order of a float sum with inner = 1: element i goes to chain i % 32 (8 lanes, 4 vectors); the four vectors are joined as
- * (0 + 1) + (2 + 3), the lanes as v8f_sum does. With inner > 1 there is one chain, in order of n.
- * n = 0 gives the neutral element (a mean NaN, as numpy). Integer means truncate towards zero; integer sums wrap.
- * Units: outer x groups of REDUCE_INNER columns (with inner = 1: outer).
+ * Order of a float sum with inner = 1: element i goes to chain i % 32 (8 lanes, 4 vectors); the four vectors are
+ * joined as (0 + 1) + (2 + 3), the lanes as v8f_sum does. With inner > 1 there is one chain, in order of n. n = 0
+ * gives the neutral element (a mean NaN, as numpy). Integer means truncate towards zero; integer sums wrap. Units:
+ * outer x groups of REDUCE_INNER columns (with inner = 1: outer).
  */
 #ifndef MCP26_REDUCE_H
 #define MCP26_REDUCE_H
@@ -91,7 +91,8 @@ MCP26_INLINE v8f reduce_f32_pre(reduce_kind kind, v8f v) {
     return kind == REDUCE_SUM_SQUARE || kind == REDUCE_L2 ? v * v : kind == REDUCE_L1 ? v8f_abs(v) : v;
 }
 MCP26_INLINE v8f reduce_f32_post(reduce_kind kind, v8f v, int64_t n) {
-    return kind == REDUCE_MEAN ? v / (float)n : kind == REDUCE_L2 ? v8f_sqrt(v) : kind == REDUCE_LOG_SUM ? v8f_log(v) : v;
+    if (kind == REDUCE_MEAN) return v / (float)n;
+    return kind == REDUCE_L2 ? v8f_sqrt(v) : kind == REDUCE_LOG_SUM ? v8f_log(v) : v;
 }
 MCP26_INLINE v8l v8l_lane_mask(int64_t lanes) { return (v8l)lanes > (v8l){0, 1, 2, 3, 4, 5, 6, 7}; }
 #define REDUCE_INT_PRE(kind, v) ((kind) == REDUCE_SUM_SQUARE ? (v) * (v) : (v))

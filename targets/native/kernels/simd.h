@@ -7,12 +7,12 @@
  *
  *     v8f  float     v8d  double    v8i  int32    v8u  uint32    v8l  int64    v8b  uint8 (bool is 0 or 1)    v8c  int8
  *
- * Arithmetic, comparison and bit operators work lane by lane, scalars are splat (x * 0.5f). A comparison gives a mask of
- * 0 and -1 in the signed type as wide as the operands; V_select(mask, a, b) takes a where the mask is set. A cast between types of one
- * size keeps the bits; __builtin_convertvector(x, v8i) converts values.
+ * Arithmetic, comparison and bit operators work lane by lane, scalars are splat (x * 0.5f). A comparison gives a mask
+ * of 0 and -1 in the signed type as wide as the operands; V_select(mask, a, b) takes a where the mask is set. A cast
+ * between types of one size keeps the bits; __builtin_convertvector(x, v8i) converts values.
  *
- * A `lanes` parameter, 1 ... 8, is the number of elements that exist: a load reads and a store writes only these, and the
- * lanes beyond are zero after a load.
+ * A `lanes` parameter, 1 ... 8, is the number of elements that exist: a load reads and a store writes only these, and
+ * the lanes beyond are zero after a load.
  */
 #ifndef MCP26_SIMD_H
 #define MCP26_SIMD_H
@@ -82,9 +82,11 @@ MCP26_INLINE int64_t mcp26_ceil_div(int64_t a, int64_t b) { return (a + b - 1) /
         }                                                                                                \
     }
 
-#define MCP26_DEFINE_MEMORY(V, M, T)                                                                                     \
-    MCP26_DEFINE_VECTOR(V, M, T)                                                                                         \
-    MCP26_INLINE V V##_load(const T *p, int64_t lanes) { return lanes >= 8 ? V##_load_all(p) : V##_load_some(p, lanes); } \
+#define MCP26_DEFINE_MEMORY(V, M, T)                                                                                  \
+    MCP26_DEFINE_VECTOR(V, M, T)                                                                                      \
+    MCP26_INLINE V V##_load(const T *p, int64_t lanes) {                                                              \
+        return lanes >= 8 ? V##_load_all(p) : V##_load_some(p, lanes);                                                \
+    }                                                                                                                 \
     MCP26_INLINE void V##_store(T *p, V v, int64_t lanes) {                                                           \
         if (lanes >= 8)                                                                                               \
             V##_store_all(p, v);                                                                                      \
@@ -143,7 +145,7 @@ MCP26_INLINE v8f v8f_min(v8f a, v8f b) { return __builtin_elementwise_minimum(a,
 MCP26_INLINE v8f v8f_relu(v8f x) {
 #if defined(__x86_64__)
     v8f zero = 0.0f;
-    return v8f_select(zero > x, zero, x) + 0.0f; /* vmaxps keeps its second operand on a tie: the sum turns -0 into +0 */
+    return v8f_select(zero > x, zero, x) + 0.0f; /* on a tie vmaxps keeps x: the sum turns -0 into +0 */
 #else
     return v8f_max(x, 0.0f);
 #endif

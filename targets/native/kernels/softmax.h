@@ -34,7 +34,8 @@ MCP26_INLINE void softmax_row(softmax_kind kind, int64_t n, const float *x, floa
     }
 }
 
-MCP26_INLINE void softmax_columns(softmax_kind kind, int64_t n, int64_t inner, const float *x, float *y, int64_t lanes) {
+MCP26_INLINE void softmax_columns(softmax_kind kind, int64_t n, int64_t inner, const float *x, float *y,
+                                  int64_t lanes) {
     v8f peak = -MCP26_INFINITY, sum = 0.0f;
     for (int64_t i = 0; i < n; i++) peak = v8f_max(peak, v8f_load(x + i * inner, lanes));
     for (int64_t i = 0; i < n; i++) {

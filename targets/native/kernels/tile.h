@@ -4,12 +4,12 @@
  *
  *     packed[ceil(N / MCP26_NR)][K][MCP26_NR],   packed[p][k][j] = B[k][p * MCP26_NR + j], zero where that is beyond N
  *
- * Every result is one chain of fused multiply-adds over k = 0 ... K-1, starting from +0, whatever the tile: results do not
- * depend on the ISA, on M, on the split among threads.
+ * Every result is one chain of fused multiply-adds over k = 0 ... K-1, starting from +0, whatever the tile: results do
+ * not depend on the ISA, on M, on the split among threads.
  *
- * UNITS (begin, end of a kernel): the result is cut into row blocks x panel groups; unit u is row block u / groups, panel
- * group u % groups. Within a unit each panel meets all rows of the block, so that panels are read from the second cache
- * once a block, and lines of C are complete before they leave the first.
+ * UNITS (begin, end of a kernel): the result is cut into row blocks x panel groups; unit u is row block u / groups,
+ * panel group u % groups. Within a unit each panel meets all rows of the block, so that panels are read from the
+ * second cache once a block, and lines of C are complete before they leave the first.
  */
 #ifndef MCP26_TILE_H
 #define MCP26_TILE_H
@@ -32,8 +32,8 @@ enum {
     TILE_UNIT_WORK = 1 << 19            /* multiply-adds that are worth a unit of their own */
 };
 
-/* acc[i * vectors + j] += sum over k of a[i][k] * b[k * b_step + column(j)], for rows x vectors of 8 columns. Vector j is
- * in panel j / TILE_VECTORS, panels are `panel_stride` elements apart. `columns` of B exist. */
+/* acc[i * vectors + j] += sum over k of a[i][k] * b[k * b_step + column(j)], for rows x vectors of 8 columns. Vector j
+ * is in panel j / TILE_VECTORS, panels are `panel_stride` elements apart. `columns` of B exist. */
 #define TILE_B(k, j)                                                                             \
     v8f_load(b + (k) * b_step + (j) / TILE_VECTORS * panel_stride + (j) % TILE_VECTORS * 8, \
              mcp26_min(8, columns - (j) * 8))
@@ -146,7 +146,7 @@ MCP26_INLINE void tile_column(tile_product t, tile_source source, mcp26_epilogue
     }
 }
 
-/* Rows m ... end-1 of a tail of one vector: taller tiles, for the accumulators that a second vector would have taken. */
+/* Rows m ... end-1 of a tail of one vector: tiles are taller by the sums that a second vector would have taken. */
 MCP26_INLINE void tile_slim_column(tile_product t, tile_source source, mcp26_epilogue epilogue, int64_t m, int64_t end,
                                    int64_t columns, int64_t n) {
     for (; m + TILE_SLIM <= end; m += TILE_SLIM) tile_run(t, source, epilogue, TILE_SLIM, 1, columns, m, n);
@@ -180,7 +180,8 @@ MCP26_INLINE void tile_units_run(tile_product t, tile_source source, mcp26_epilo
     tile_rows cut = tile_cut(t.rows);
     for (int64_t u = begin; u < end; u++) {
         int64_t from = u / groups * cut.tiles / blocks, to = (u / groups + 1) * cut.tiles / blocks;
-        int64_t p = u % groups * group, last = mcp26_min(panels, p + group), full = mcp26_min(last, t.columns / MCP26_NR);
+        int64_t p = u % groups * group, last = mcp26_min(panels, p + group);
+        int64_t full = mcp26_min(last, t.columns / MCP26_NR);
 #define TILE_FLIGHT(R, P)                                                                                     \
     if (t.rows == R) {                                                                                        \
         for (; p + P <= full; p += P) {                                                                       \

@@ -1,8 +1,8 @@
 /* vmath.h: elementary functions on 8 lanes, the same bits on every ISA (only +, *, /, fma and integer operations).
  *
- * Largest errors, in units in the last place (tests/kernels measures them): exp, log 1; expm1, log1p, erf 1.5; sigmoid, tanh 2.5; pow, sin, cos 0.6.
- * Infinities, zeros, denormals and NaN behave as in C's libm. sin and cos hold for |x| < 2^40; beyond, they give some
- * value in [-1, 1].
+ * Largest errors, in units in the last place (tests/kernels measures them): exp, log 1; expm1, log1p, erf 1.5;
+ * sigmoid, tanh 2.5; pow, sin, cos 0.6. Infinities, zeros, denormals and NaN behave as in C's libm. sin and cos hold
+ * for |x| < 2^40; beyond, they give some value in [-1, 1].
  */
 #ifndef MCP26_VMATH_H
 #define MCP26_VMATH_H
@@ -139,7 +139,8 @@ MCP26_INLINE v8f vmath_exp2(v8d x) {
     v8d n = __builtin_elementwise_roundeven(x);
     v8d r = (x - n) * 0x1.62e42fefa39efp-1;
     v8d p = 1.0 / 3628800;
-    const double inverse[10] = {1, 1, 1.0 / 2, 1.0 / 6, 1.0 / 24, 1.0 / 120, 1.0 / 720, 1.0 / 5040, 1.0 / 40320, 1.0 / 362880};
+    const double inverse[10] = {1, 1, 1.0 / 2, 1.0 / 6, 1.0 / 24, 1.0 / 120, 1.0 / 720, 1.0 / 5040, 1.0 / 40320,
+                                1.0 / 362880};
     MCP26_UNROLL for (int k = 9; k >= 0; k--) p = v8d_fma(p, r, inverse[k]);
     v8d scale = (v8d)(((v8l)(n + 0x1.8p52) << 52) + (1023LL << 52));
     return __builtin_convertvector(p * scale, v8f);
