@@ -67,8 +67,8 @@ def _spatial_wish(region: Region, node: Node) -> Wish:
 
 
 def reads_planar(conv: Node, x: TensorType) -> bool:
-    """Whether a convolution reads ``x`` as it is: row-major with few channels, one group, and a tile's input at the image's
-    edge small enough for the stack (conv_few.h)."""
+    """Whether a convolution reads ``x`` as it is: row-major with few channels, one group, and so small a window that
+    what a tile at the image's edge reads fits on the stack (conv_few.h)."""
     convolution = convolution_of(conv)
     channels, window = x.dims[1], convolution.window
     is_image = len(x.dims) == 4 and x.layout is None

@@ -86,6 +86,8 @@ def strided(b: KernelBuilder, source: Value, start: Dim, strides: Sequence[Dim])
 def identity(b: KernelBuilder) -> None:
     """A move between layouts, or one that could not be a view."""
     source = b.outer(b.anchor.inputs[0])
+    if any(output is not None for output in b.anchor.outputs[1:]):
+        raise unsupported(b.node, "the output of a mask")
     b.label = "relayout"
     if source.shape != b.node.output.shape:
         raise unsupported(b.node, f"a reshape of a tensor stored in the order {source.type.order}")

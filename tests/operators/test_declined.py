@@ -1,0 +1,131 @@
+"""Operators and forms without native code: refused at compile time, by code and node, never computed wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+
+import mcpc
+from mcpc.errors import ErrorGroup, McpcError, ModelError
+from mcpc.ir import OPSET
+
+from .graphs import IR_VERSION, Graph, serialize_untyped
+from .graphs import Weight as W
+
+X = (1, 4, 6, 6)
+
+
+@dataclass(frozen=True)
+class Declined:
+    name: str
+    code: str
+    build: Callable[[Graph], Any]
+
+
+def op(name: str, code: str, op: str, *operands: Any, **options: Any) -> Declined:
+    return Declined(name, code, lambda g: g(op, *operands, **options))
+
+
+def lstm(name: str, code: str = "E102", **attrs: Any) -> Declined:
+    weights = W((1, 16, 3)), W((1, 16, 4))
+    return op(name, code, "LSTM", (5, 2, 3), *weights, outputs=3, hidden_size=4, **attrs)
+
+
+ROW = np.arange(6, dtype=np.float32)
+CASES = [
+    # operators that are not known, and what the reader declines
+    op("TopK", "E101", "TopK", ROW, W(np.array([2])), outputs=2),
+    op("Einsum", "E101", "Einsum", (2, 3), (3, 4), equation="ij,jk->ik"),
+    op("NonZero", "E101", "NonZero", ROW),
+    op("BatchNormalization in training", "E102", "BatchNormalization", X, *[(4,)] * 4, outputs=3, training_mode=1),
+    # operators
+    op("ArgMax", "E101", "ArgMax", ROW),
+    op("ConvTranspose", "E101", "ConvTranspose", X, W((4, 3, 2, 2))),
+    op("CumSum", "E101", "CumSum", ROW, W(np.array(0))),
+    op("GRU", "E101", "GRU", (5, 2, 3), W((1, 12, 3)), W((1, 12, 4)), outputs=2, hidden_size=4),
+    op("GatherElements", "E101", "GatherElements", ROW, np.array([2, 0])),
+    op("LpPool", "E101", "LpPool", X, kernel_shape=[2, 2]),
+    op("ReduceLogSumExp", "E101", "ReduceLogSumExp", ROW),
+    op("Tan", "E102", "Tan", ROW),
+    op("Mod of floats", "E102", "Mod", ROW, ROW + 1, fmod=1),
+    op("Pow of integers", "E102", "Pow", np.array([1, 2]), np.array([2, 3])),
+    op("Shrink of integers by a part of one", "E102", "Shrink", np.array([1, 2]), bias=0.5),
+    # forms
+    op("Conv with computed weights", "E102", "Conv", X, (3, 4, 2, 2)),
+    op("Conv over three axes", "E102", "Conv", (1, 2, 4, 4, 4), W((3, 2, 2, 2, 2))),
+    op("MaxPool over three axes", "E102", "MaxPool", (1, 2, 4, 4, 4), kernel_shape=[2, 2, 2]),
+    op("MaxPool with indices", "E102", "MaxPool", X, outputs=2, kernel_shape=[2, 2]),
+    op("MaxPool with indices only", "E102", "MaxPool", X, outputs=[False, True], kernel_shape=[2, 2]),
+    op("Dropout with a mask", "E102", "Dropout", ROW, outputs=2),
+    lstm("LSTM, layout 1", layout=1),
+    lstm("LSTM, activation that has no code", activations=["Sigmoid", "Softsign", "Tanh"]),
+    lstm("LSTM, activation with alpha", activations=["HardSigmoid", "Tanh", "Tanh"], activation_alpha=[0.3]),
+    op("LSTM with computed weights", "E102", "LSTM", (5, 2, 3), (1, 16, 3), W((1, 16, 4)), outputs=3, hidden_size=4),
+    op("Pad with a computed value", "E102", "Pad", ROW, W(np.array([1, 1])), np.array(2, np.float32)),
+    op("Transpose of rank 9", "E102", "Transpose", (2,) * 9, perm=[8, 7, 6, 5, 4, 3, 2, 1, 0]),
+    # types
+    op("Conv, float64", "E102", "Conv", np.ones(X), W(np.ones((2, 4, 2, 2)))),
+    op("MatMul, int32", "E102", "MatMul", np.ones((2, 2), np.int32), np.ones((2, 2), np.int32)),
+    op("Gemm, float64", "E102", "Gemm", np.ones((2, 2)), W(np.ones((2, 2)))),
+    op("MaxPool, float64", "E102", "MaxPool", np.ones(X), kernel_shape=[2, 2]),
+    op("MaxPool, uint8", "E102", "MaxPool", np.ones(X, np.uint8), kernel_shape=[2, 2]),
+    op("GlobalAveragePool, float64", "E102", "GlobalAveragePool", np.ones(X)),
+    op("Softmax, float64", "E102", "Softmax", np.ones((2, 3))),
+    op("ReduceSum, float64", "E102", "ReduceSum", np.ones((2, 3))),
+    op("ReduceMax, uint8", "E102", "ReduceMax", np.ones((2, 3), np.uint8)),
+    op("ReduceL1, int32", "E102", "ReduceL1", np.ones((2, 3), np.int32)),
+    op("Add, float16", "E109", "Add", np.ones(3, np.float16), np.ones(3, np.float16)),
+    # sizes that only data tell
+    op("Reshape by data", "E108", "Reshape", ROW, np.array([2, 3])),
+    op("Slice by data", "E108", "Slice", ROW, np.array([2]), np.array([3])),
+    op("Pad by data", "E108", "Pad", ROW, np.array([2, 3])),
+    op("Expand by data", "E108", "Expand", ROW, np.array([2, 6])),
+    op("Tile by data", "E108", "Tile", ROW, np.array([2])),
+]
+
+
+def compile_errors(model: bytes, folder: Path, passes: str | None) -> list[McpcError]:
+    with pytest.raises((ModelError, ErrorGroup)) as caught:
+        mcpc.compile(model, "host", folder / "declined.mcp26bin", passes=passes, golden=0)
+    return caught.value.errors if isinstance(caught.value, ErrorGroup) else [caught.value]
+
+
+@pytest.mark.parametrize("passes", [None, ""], ids=["", "plain"])
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_declined(case: Declined, passes: str | None, tmp_path: Path) -> None:
+    graph = Graph("")
+    result = case.build(graph)
+    graph.output(*([result] if isinstance(result, str) else [name for name in result if name]))
+    (error,) = compile_errors(serialize_untyped(graph), tmp_path, passes)
+    assert error.code == case.code, error
+    assert error.node == graph.nodes[0].name, error
+    assert error.op == graph.nodes[0].op_type, error
+
+
+@pytest.mark.parametrize(
+    "cases", [CASES[:4], [case for case in CASES[4:] if case.code != "E108"]], ids=["read", "coded"]
+)
+def test_all_are_named_at_once(cases: list[Declined], tmp_path: Path) -> None:
+    graph = Graph("")
+    names = []
+    for case in cases:
+        result = case.build(graph)
+        graph.output(*([result] if isinstance(result, str) else [name for name in result if name]))
+        names.append(graph.nodes[-1].name)
+    assert [error.node for error in compile_errors(serialize_untyped(graph), tmp_path, None)] == names
+
+
+def test_unknown_sizes(tmp_path: Path) -> None:
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 3])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", [x], [y])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION)
+    (error,) = compile_errors(model.SerializeToString(), tmp_path, None)
+    assert error.code == "E108"
+    assert "--input-shape x:1x3" in error.hint
