@@ -78,7 +78,8 @@ DEPTHWISES(DEPTHWISE)
 #define RUN_CONV(H, CH, O, K, S)                                                                                  \
     MEASURE("conv " #K "x" #K " " #H " x " #CH " > " #O " s" #S, 2.0 * K * K * (H / S) * (H / S) * CH * O,        \
             conv_##H##_##CH##_##O##_##K##_##S());
-#define CONVS(X) X(56, 64, 64, 3, 1) X(28, 128, 128, 3, 1) X(14, 256, 256, 3, 1) X(7, 512, 512, 3, 1) X(56, 128, 128, 3, 2)
+#define CONVS(X) \
+    X(56, 64, 64, 3, 1) X(28, 128, 128, 3, 1) X(14, 256, 256, 3, 1) X(7, 512, 512, 3, 1) X(56, 128, 128, 3, 2)
 CONVS(CONV)
 
 static __attribute__((noinline)) void first_layer(void) {
@@ -86,7 +87,8 @@ static __attribute__((noinline)) void first_layer(void) {
 }
 
 static __attribute__((noinline)) void lstm(void) {
-    lstm_shape s = {.time = 1, .batch = 1, .hidden = 128, .f = v8f_sigmoid, .g = v8f_tanh, .h = v8f_tanh, .y_time = 128, .y_batch = 128};
+    lstm_shape s = {.time = 1, .batch = 1, .hidden = 128, .f = v8f_sigmoid, .g = v8f_tanh, .h = v8f_tanh,
+                    .y_time = 128, .y_batch = 128};
     lstm_f32(s, A, B, NULL, NULL, Z, Z, C, C + 128, C + 256, C + 512);
 }
 
@@ -94,7 +96,10 @@ int main(void) {
     size_t n = (size_t)4 << 20;
     A = aligned_alloc(64, n * 4), B = aligned_alloc(64, n * 4), C = aligned_alloc(64, n * 4), Z = calloc(4096, 4);
     if (!A || !B || !C || !Z) return 1;
-    for (size_t i = 0; i < n; i++) A[i] = (float)rand() / (float)RAND_MAX - 0.5f, B[i] = (float)rand() / (float)RAND_MAX - 0.5f;
+    for (size_t i = 0; i < n; i++) {
+        A[i] = (float)rand() / (float)RAND_MAX - 0.5f;
+        B[i] = (float)rand() / (float)RAND_MAX - 0.5f;
+    }
     args[0] = B + n / 2;
     POINTWISES(RUN_POINTWISE)
     DEPTHWISES(RUN_DEPTHWISE)

@@ -247,7 +247,7 @@ MCP26_INLINE void run_gather(const int64_t *n, void **p) {
 #define CALL_GATHER(BITS)                                                                                         \
     if (n[1] == BITS)                                                                                             \
         RUN_UNITS(n[2] * n[5], n[0],                                                                              \
-                  if (!fault[0]) fault[0] = gather_##BITS(&env, 7, n[3], n[4], p[0], n[5], p[1], n[6], p[2], begin, end))
+                  if (!*fault) *fault = gather_##BITS(&env, 7, n[3], n[4], p[0], n[5], p[1], n[6], p[2], begin, end))
     CALL_GATHER(8) CALL_GATHER(16) CALL_GATHER(32) CALL_GATHER(64)
     fault[1] = env.fault.step, fault[2] = env.fault.kind, fault[3] = env.fault.index, fault[4] = env.fault.bound;
 }

@@ -34,7 +34,7 @@ MCP26_INLINE int64_t map_nd_units(int64_t outer_rank, const int64_t *sizes) {
 }
 
 /* Broadcast and strided operands: sizes[outer_rank] without the innermost dimension of n elements,
- * strides[operands][outer_rank] in elements, 0 where an operand is broadcast. At most MAP_MAX_RANK, MAP_MAX_OPERANDS. */
+ * strides[operands][outer_rank] in elements, 0 for a broadcast operand. At most MAP_MAX_RANK, MAP_MAX_OPERANDS. */
 MCP26_INLINE void map_nd(int64_t outer_rank, const int64_t *sizes, int64_t n, int64_t operands, const int64_t *strides,
                          map_nd_body body, const void *const *args, int64_t begin, int64_t end) {
     int64_t index[MAP_MAX_RANK], at[MAP_MAX_OPERANDS], rest = begin;
