@@ -181,10 +181,11 @@ class Storage:
                     self[data]
                 self.places[id(node.output)] = Place(None, offset, self.places[id(data)])
                 continue
-            self.steps.append(node)
-            for output in node.outputs:
-                if output is not None:
-                    self._new(output, "arena")
+            made = [output for output in node.outputs if output is not None]
+            if any(output.type.elements != 0 for output in made):  # else there is nothing to compute
+                self.steps.append(node)
+            for output in made:
+                self._new(output, "arena")
 
     def _outputs(self) -> None:
         """A buffer that an output fills becomes the caller's; an output that shares one is copied at the end."""
@@ -225,6 +226,9 @@ class Storage:
                     self.places[id(value)].resolve()[0].touch(step)
         for value, _ in self.copies:
             self[value][0].touch(len(self.steps))
+        for buffer in self.buffers:
+            if buffer.first < 0:  # empty: no step makes it
+                buffer.touch(0)
 
     def _share_in_place(self, in_place: Callable[[Node], Sequence[int]]) -> None:
         for step, node in enumerate(self.steps):

@@ -47,14 +47,12 @@ class Case:
         return graph
 
     @functools.cached_property
-    def verdicts(self) -> list[dict[str, Array]]:
-        """What each judge computes, by output."""
-        model = serialize_untyped(self.graph)
-        return [JUDGES[judge](model, self.graph.feeds, self.graph.outputs) for judge in self.judges]
-
-    @property
     def expected(self) -> dict[str, Array]:
-        return self.verdicts[0]
+        """What the first judge computes, by output."""
+        return self.verdict(self.judges[0])
+
+    def verdict(self, judge: str) -> dict[str, Array]:
+        return JUDGES[judge](serialize_untyped(self.graph), self.graph.feeds, self.graph.outputs)
 
     def compare(self, name: str, got: Array) -> Comparison:
         want = self.expected[name]

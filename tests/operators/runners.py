@@ -70,10 +70,10 @@ def compile_family(family: Family, target: str, folder: Path, passes: str | None
     return mcpc.compile(family.model.serialize(), target, path, passes=passes, golden=0)
 
 
-def on_host(family: Family, folder: Path, passes: str | None = None, threads: int = 3) -> dict[str, Array]:
-    """Compiled for this machine and run through the C runtime. Every step is handed to the thread pool, however small,
-    and must give the same on one thread and on several."""
-    with mock.patch.object(native, "PARALLEL_GAIN", 0.0):
+def on_host(family: Family, folder: Path, passes: str | None, gain: float, threads: int = 3) -> dict[str, Array]:
+    """Compiled for this machine and run through the C runtime, on one thread and on several, which must give the same.
+    Steps go to the thread pool from the ``gain`` on that code generation is to see in it."""
+    with mock.patch.object(native, "PARALLEL_GAIN", gain):
         path = compile_family(family, "host", folder, passes)
     names = list(family.model.outputs)
     with mcpc.load(path, threads=1) as alone, mcpc.load(path, threads=threads) as together:

@@ -1,7 +1,7 @@
 """All cases, a module a theme."""
 
 from ..case import Family
-from . import convolution, elementwise, epilogues, layouts, movement, pooling, products, recurrent, reductions, storage
+from . import convolution, elementwise, empty, epilogues, layouts, movement, pooling, products, recurrent, reductions, storage
 
 FAMILIES: dict[str, Family] = {
     family.name: family
@@ -17,5 +17,6 @@ FAMILIES: dict[str, Family] = {
         layouts.FAMILY,
         epilogues.FAMILY,
         storage.FAMILY,
+        empty.FAMILY,
     )
 }
