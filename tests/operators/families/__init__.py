@@ -1,7 +1,19 @@
 """All cases, a module a theme."""
 
 from ..case import Family
-from . import convolution, elementwise, empty, epilogues, layouts, movement, pooling, products, recurrent, reductions, storage
+from . import (
+    convolution,
+    elementwise,
+    empty,
+    epilogues,
+    layouts,
+    movement,
+    pooling,
+    products,
+    recurrent,
+    reductions,
+    storage,
+)
 
 FAMILIES: dict[str, Family] = {
     family.name: family
