@@ -179,7 +179,7 @@ class AssignLayouts(Pass):
             if new_nodes:
                 graph.insert_before(node, new_nodes)
                 new_nodes.clear()
-        for output in list(graph.outputs):
+        for output in dict.fromkeys(graph.outputs):
             if output.type.layout is not None:
                 self._make_row_major(graph, output)
         return graph
@@ -190,5 +190,5 @@ class AssignLayouts(Pass):
         name = output.name
         plain = Value(name, output.type.with_layout(None))
         output.name = graph.fresh(f"{name}.channels_last")
-        graph.append(Node("Identity", [output], [plain], name=f"{name} to row-major"))
+        graph.append(Node("Identity", [output], [plain], name=f"{name} as output"))
         graph.outputs = [plain if value is output else value for value in graph.outputs]

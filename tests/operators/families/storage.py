@@ -53,6 +53,15 @@ case(
     lambda g: [g("Relu", a := g("Conv", (1, 8, 4, 4), W((8, 8, 1, 1)))), g("Transpose", a, perm=[0, 2, 3, 1])],
 )
 
+case(
+    "an output in both layouts, read again in rows",
+    lambda g: [
+        a := g("MaxPool", (1, 8, 4, 4), kernel_shape=[2, 2]),
+        g("MatMul", g("Reshape", a, ints(8, 9)), W((9, 3))),
+    ],
+)
+case("one output twice", lambda g: [a := g("MaxPool", (1, 8, 4, 4), kernel_shape=[2, 2]), a])
+
 # ---- in place
 case("in place", lambda g: barrier(g, g("Tanh", value(g))))
 case("a value read after it could have been overwritten", lambda g: g("Add", barrier(g, g("Tanh", a := value(g))), a))
