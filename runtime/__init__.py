@@ -1,1 +1,1 @@
-"""."""
+"""The C runtime: its sources, and in an installed package its library."""
