@@ -93,9 +93,9 @@ def same_bits(a: Array, b: Array) -> bool:
     return bool((equal | (np.isnan(a) & np.isnan(b))).all())
 
 
-def for_aarch64(family: Family, folder: Path, want: Mapping[str, Array]) -> Path:
-    """Compiled for AArch64, with the family's inputs and ``want`` as the case of the self-test, to be met exactly."""
-    path = compile_family(family, "aarch64", folder, None)
+def for_aarch64(family: Family, target: str, folder: Path, want: Mapping[str, Array]) -> Path:
+    """Compiled for an AArch64 target, with the family's inputs and ``want`` as the case of the self-test, to be met exactly."""
+    path = compile_family(family, target, folder, None)
     embed(path, Golden(list(family.model.feeds.values()), [want[name] for name in family.model.outputs], 0.0, 0.0))
     return path
 

@@ -42,6 +42,8 @@ op(
 )
 op("VALID", "Conv", (1, 8, 7, 8), W((8, 8, 3, 3)), auto_pad="VALID")
 
+op("several blocks of pixels and channels", "Conv", (2, 40, 13, 14), W((50, 40, 3, 3)), pads=[1, 1, 1, 1])
+
 # ---- one tap
 op("1x1", "Conv", (1, 12, 5, 7), W((20, 12, 1, 1)), W((20,)))
 op("1x1, strides 2", "Conv", (1, 12, 5, 7), W((6, 12, 1, 1)), strides=[2, 2])
@@ -101,6 +103,7 @@ op("3, padded, batch of 2", "Conv", (2, 6, 11), W((8, 6, 3)), pads=[1, 2])
 op("row of windows, strides 2", "Conv", (1, 6, 17), W((9, 6, 4)), strides=[2])
 op("row of windows, strides beyond the window", "Conv", (1, 4, 17), W((5, 4, 2)), strides=[5])
 op("row of windows, 1 channel", "Conv", (1, 1, 40), W((18, 1, 16)), strides=[8])
+op("row of windows, several blocks", "Conv", (1, 3, 1100), W((40, 3, 64)), strides=[8])
 op("dilations 3", "Conv", (1, 6, 17), W((8, 6, 3)), dilations=[3])
 op("1", "Conv", (2, 7, 9), W((17, 7, 1)), W((17,)))
 op("SAME_LOWER", "Conv", (1, 5, 10), W((6, 5, 4)), auto_pad="SAME_LOWER", strides=[3])

@@ -45,6 +45,7 @@ for dtype in (np.bool_, np.uint8, np.int32, np.int64, np.float64, np.int16):
 for axis in (0, 1, 2, -1):
     op(f"Concat over axis {axis}", "Concat", *[count(2, 3, 4) + 100 * i for i in range(3)], axis=axis)
 op("Concat of parts of different size", "Concat", count(2, 1, 3), count(2, 5, 3), W(count(2, 2, 3)), axis=1)
+op("Concat of long parts", "Concat", count(3, 5000), count(3, 4097), axis=1)
 op("Concat of one", "Concat", count(2, 3), axis=0)
 op("Concat with an empty part", "Concat", count(2, 3), count(0, 3), count(1, 3), axis=0)
 op("Concat, int64", "Concat", count(3, dtype=np.int64), W(count(2, dtype=np.int64)), axis=0)
@@ -94,6 +95,7 @@ cut("nothing left", (5, 2), [3], [3], [0])
 cut("axes out of order and negative", (4, 5, 6), [1, 2], [4, 4], [-1, 0])
 cut("one row", (1, 5, 4), [2], [3], [1])
 cut("one run behind axes of one", (1, 1, 9), [3], [8], [2])
+cut("steps along a long line", (20000,), [3], [LAST], [0], [2])
 cut("everything", (3, 4), [0], [LAST], [0])
 
 # ---- Pad
@@ -111,6 +113,7 @@ op("Pad, negative", "Pad", count(5, 6), ints(-1, -2, -1, 0), case=CUTS)
 op("Pad, negative and positive", "Pad", count(5, 6), ints(-1, 2, 3, -2), W(np.array(7, np.float32)), case=CUTS)
 op("Pad, edge, negative at one end", "Pad", count(5, 6), ints(-1, 2, 3, -2), mode="edge", case=CUTS)
 op("Pad, reflect, negative at one end", "Pad", count(5, 6), ints(-1, 2, 3, -2), mode="reflect", case=CUTS)
+op("Pad, a long line", "Pad", count(9000), ints(5, 7), mode="reflect")
 op("Pad by nothing", "Pad", count(2, 3), ints(0, 0, 0, 0))
 
 # ---- Gather
@@ -158,6 +161,7 @@ op("Unsqueeze", "Unsqueeze", count(3, 4), ints(0, -1))
 op("Unsqueeze a scalar", "Unsqueeze", np.array(5, np.float32), ints(0))
 for axis in (0, 1, 2, 3, -1):
     op(f"Flatten at {axis}", "Flatten", count(2, 3, 4), axis=axis)
+op("Dropout", "Dropout", count(2, 3))
 op("Identity", "Identity", count(2, 3))
 for mode in ("DCR", "CRD"):
     op(f"DepthToSpace, {mode}", "DepthToSpace", count(2, 12, 3, 2), blocksize=2, mode=mode)

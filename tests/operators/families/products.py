@@ -74,5 +74,6 @@ op(
 
 
 FAMILY.graph("MatMul of one tensor by itself", lambda g: g("MatMul", x := g.input((6, 6)), x))
+op("MatMul, several blocks of each of a batch", "MatMul", (2, 130, 300), (2, 300, 50))
 for rows in (1, 2, 3, 4, 6, 7, 13, 25):
     op(f"MatMul, {rows} rows, 21 columns", "MatMul", (rows, 11), W((11, 21)))
