@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -34,7 +35,7 @@ def compile(
     passes: str | None = None,
     verify_passes: bool = False,
     emit: Path | str | None = None,
-    golden: int = 1,
+    golden: int | Sequence[Mapping[str, np.ndarray[Any, Any]]] = 1,
     sign: Path | str | None = None,
     jobs: int | None = None,
     progress: Callable[[str, int, int], None] | None = None,
@@ -44,8 +45,9 @@ def compile(
     ``output`` defaults to the model's name in the current folder. ``input_shapes`` fixes the shapes of inputs,
     ``passes`` is pipeline text that replaces the target's. ``verify_passes`` compares with ONNX Runtime after each
     pass. ``emit`` is a folder that keeps the graph after each pass and the generated C. ``golden`` cases are embedded
-    for the self-test. ``sign`` is a PEM file with an Ed25519 private key. ``jobs`` limits compiler processes.
-    ``progress`` is called with what is being done, its index and the number of stages.
+    for the self-test: that many on sampled inputs, or one for each of the given inputs (arrays by name). ``sign`` is a
+    PEM file with an Ed25519 private key. ``jobs`` limits compiler processes. ``progress`` is called with what is being
+    done, its index and the number of stages.
 
     Raises :class:`mcpc.errors.McpcError`; all problems of a model come together. A file at ``output`` is replaced only
     when all went well.
@@ -65,7 +67,8 @@ def compile(
     series = parse_pipeline(passes if passes is not None else description.pipeline, plugins.passes())
     graph = run_pipeline(graph, [*series, *family.passes(description)], ctx)
     build = family.build(graph, description, ctx, jobs)
-    cases = [golden_case(graph, original, seed) for seed in range(golden)]
+    feeds = [sample_inputs(graph.inputs, seed) for seed in range(golden)] if isinstance(golden, int) else golden
+    cases = [golden_case(graph, original, each) for each in feeds]
     meta = metadata(graph, description, build, ctx)
     contents = Contents(meta, build.code, build.shards, cases)
     write_artifact(output, contents, sign_key=Path(sign) if sign is not None else None)
@@ -80,9 +83,9 @@ def _output_path(model: Path | str | bytes, output: Path | str | None) -> Path:
     return Path(Path(model).with_suffix(".mcp26bin").name)
 
 
-def golden_case(graph: Graph, reference_model: bytes, seed: int) -> Golden:
-    """Inputs in their natural ranges, and what ONNX Runtime (optimisations off) makes of them."""
-    feeds = sample_inputs(graph.inputs, seed)
+def golden_case(graph: Graph, reference_model: bytes, feeds: Mapping[str, np.ndarray[Any, Any]]) -> Golden:
+    """``feeds`` and what ONNX Runtime (optimisations off) makes of them. UsageError E002 where they are not the model's
+    inputs."""
     outputs = reference(reference_model, feeds, [value.name for value in graph.outputs])
     scale = max((float(np.abs(array[np.isfinite(array)]).max(initial=0.0)) for array in outputs), default=0.0)
     atol = max(ATOL_OF_RANGE * scale, 1e-6)
