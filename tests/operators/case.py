@@ -35,15 +35,14 @@ class Case:
     because: str = ""
     tolerance: float | None = None
 
-    @property
-    def id(self) -> str:
+    def __str__(self) -> str:
         return f"{self.family}/{self.name}"
 
     @functools.cached_property
     def graph(self) -> Graph:
-        graph = Graph(f"{self.id}/")
+        graph = Graph(f"{self}/")
         self.build(graph)
-        assert graph.outputs, self.id
+        assert graph.outputs, self
         return graph
 
     @functools.cached_property

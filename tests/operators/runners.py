@@ -94,7 +94,7 @@ def same_bits(a: Array, b: Array) -> bool:
 
 
 def for_aarch64(family: Family, target: str, folder: Path, want: Mapping[str, Array]) -> Path:
-    """Compiled for an AArch64 target, with the family's inputs and ``want`` as the case of the self-test, to be met exactly."""
+    """Compiled for an AArch64 target, with the family's inputs and ``want`` for the self-test, to be met exactly."""
     path = compile_family(family, target, folder, None)
     embed(path, Golden(list(family.model.feeds.values()), [want[name] for name in family.model.outputs], 0.0, 0.0))
     return path
