@@ -13,6 +13,7 @@ import mcpc
 from mcpc import abi
 from mcpc.models import digits, mobilenetv2
 from mcpc.plugins import find_target
+from mcpc.targets.native.ctext import comment
 from mcpc.targets.native.family import KERNELS
 from mcpc.targets.native.toolchain import Machine, Unit, compile_objects
 
@@ -48,3 +49,19 @@ def test_emitted_text_does_not_depend_on_names(tmp_path: Path) -> None:
     mcpc.compile(renamed, "host", tmp_path / "b.mcp26bin", emit=tmp_path / "b", golden=0)
     kernels = [(tmp_path / side / "c" / "kernels_000.c").read_text() for side in "ab"]
     assert kernels[0] == kernels[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a/b*c", "a/b*c"),
+        ("*/ int x; /*", "* / int x; / *"),
+        ("/*/", "/ * /"),
+        ("*\\ int x;", "*  int x;"),
+        ("*\\\n/", "*  /"),
+        ("*??/\r/", "*??/ /"),
+    ],
+)
+def test_names_cannot_leave_a_comment(name: str, text: str) -> None:
+    """A model's names are anybody's text; code after a comment's end would be compiled into the artifact."""
+    assert comment(name) == text

@@ -99,8 +99,9 @@ def literal(value: float | int | bool, dtype: DType) -> str:
 
 
 def comment(text: str) -> str:
-    """``text`` made safe inside a C comment."""
-    return text.replace("*/", "* /").replace("/*", "/ *").replace("\n", " ").replace("\\", "/")
+    """``text`` made safe inside a C comment: one line, without what ends a comment, opens one or splices lines."""
+    text = re.sub(r"[\x00-\x1f\x7f\\]", " ", text)
+    return re.sub(r"\*(?=/)|/(?=\*)", r"\g<0> ", text)
 
 
 def indent(lines: Sequence[str], by: int = 1) -> str:
