@@ -9,9 +9,7 @@ import copy
 import hashlib
 import math
 import os
-import secrets
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -35,7 +33,8 @@ from mcpc.container import (
     encode_prologue,
     read_container,
 )
-from mcpc.errors import FormatError, UsageError
+from mcpc.errors import FormatError
+from mcpc.files import replacing
 from mcpc.schema_check import IDENTIFIER, check_metadata
 
 #: Bytes of a weight shard. A shard may come in several chunks, which follow each other in the file without a gap.
@@ -93,7 +92,7 @@ def write_artifact(path: Path, contents: Contents, *, sign_key: Path | None = No
         key = signature.load_private_key(sign_key)
     count = len(contents.code) + len(contents.shards) + bool(contents.golden) + 1 + (key is not None)
     meta = copy.copy(contents.meta)
-    with _replacing(Path(path)) as file:
+    with replacing(Path(path)) as file:
         out = _SectionWriter(file, HEADER_BYTES + count * ENTRY_BYTES)
         meta.code = [
             CodeVariantT(
@@ -375,18 +374,3 @@ def _memory(chunk: Chunk) -> memoryview:
     if isinstance(chunk, np.ndarray):  # by way of uint8, since not all element types export a buffer
         return np.ascontiguousarray(chunk).reshape(-1).view(np.uint8).data
     return memoryview(chunk).cast("B")
-
-
-@contextmanager
-def _replacing(path: Path) -> Iterator[BinaryIO]:
-    """A new file that takes ``path``'s place when the block ends well, and vanishes otherwise."""
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
-    try:
-        with temporary.open("xb") as file:
-            yield file
-        temporary.replace(path)
-    except OSError as error:
-        raise UsageError("E002", f"{path} cannot be written: {error.strerror}") from None
-    finally:
-        with suppress(OSError):
-            temporary.unlink()

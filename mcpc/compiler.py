@@ -16,6 +16,7 @@ from mcpc.codegen import Build
 from mcpc.dim_text import format_dim
 from mcpc.dtypes import BY_NAME
 from mcpc.errors import UsageError
+from mcpc.files import require_writable
 from mcpc.ir import Graph, TensorType, Value, is_static
 from mcpc.pipeline import PassContext, parse_pipeline, run_pipeline
 from mcpc.sample_inputs import sample_inputs
@@ -53,6 +54,7 @@ def compile(
     when all went well.
     """
     output = _output_path(model, output)
+    require_writable(output)
     description = plugins.find_target(target)
     family = plugins.find_family(description.family)
     ctx = PassContext(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import subprocess
 import sys
@@ -127,6 +128,10 @@ def test_failed_write_leaves_the_old_file(path: Path) -> None:
     assert path.read_bytes() == before and len(list(path.parent.iterdir())) == 1
     with pytest.raises(UsageError, match="cannot be written"):
         write_artifact(path / "below a file", contents())
+    os.mkfifo(path.parent / "device")
+    with pytest.raises(UsageError, match="no regular file"):
+        write_artifact(path.parent / "device", contents())
+    assert (path.parent / "device").is_fifo()
 
 
 def test_every_truncation_is_refused(path: Path) -> None:

@@ -117,6 +117,19 @@ def test_malformed_shapes_are_usage_errors(mcpc_run: Any, shape: str) -> None:
     assert result.status == 2 and result.err.startswith("error[E003]")
 
 
+def test_an_output_that_cannot_be_written_is_told_before_the_work(
+    mcpc_run: Any, artifact: Path, tmp_path: Path
+) -> None:
+    missing = tmp_path / "missing" / "out"
+    for arguments in (
+        ["compile", digits.MODEL, "--emit", tmp_path / "emit"],
+        ["run", artifact, "--random-inputs", "0"],
+    ):
+        result = mcpc_run(*arguments, "-o", missing)
+        assert result.status == 2 and result.err.startswith(f"error[E002]: {missing} cannot be written: there is no")
+    assert not list(tmp_path.iterdir())
+
+
 def test_every_unsupported_node_is_reported_at_once(mcpc_run: Any, tmp_path: Path) -> None:
     nodes = [
         helper.make_node("Nope", ["x"], ["a"], name="first", domain="example"),

@@ -10,6 +10,7 @@ import click
 
 from mcpc.cli import console
 from mcpc.cli.options import NEW_FILE, artifact_argument, json_option
+from mcpc.files import replacing
 from mcpc.units import duration, size
 
 Document = dict[str, Any]
@@ -39,7 +40,8 @@ def inspect(artifact: Path, section: str | None, html: Path | None, as_json: boo
     if html is not None:
         from mcpc.html_report import render
 
-        html.write_text(render(document), encoding="utf-8")
+        with replacing(html) as file:
+            file.write(render(document).encode())
     if as_json:
         console.print_json({key: document[key] for key in SECTIONS[section]} if section else document)
     elif html is not None and section is None:

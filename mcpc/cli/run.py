@@ -17,6 +17,7 @@ from mcpc.cli.options import (
     threads_option,
 )
 from mcpc.errors import UsageError
+from mcpc.files import replacing, require_writable
 
 if TYPE_CHECKING:
     import numpy as np
@@ -45,6 +46,8 @@ def run(
     """
     if not input_files and seed is None:
         raise UsageError("E003", "no inputs", hint="give --input NAME=FILE.npy, or --random-inputs SEED")
+    if output is not None:
+        require_writable(output)
     feeds = read_inputs(input_files)
 
     import numpy as np
@@ -58,7 +61,7 @@ def run(
         names = [each.name for each in session.get_outputs()]
         results = dict(zip(names, session.run(None, feeds), strict=True))
     if output is not None:
-        with output.open("wb") as file:  # a file object, since savez would append .npz to another name
+        with replacing(output) as file:  # a file object, since savez would append .npz to another name
             np.savez(file, **results)  # type: ignore[arg-type]  # its stub takes allow_pickle for an array
     summaries = [_summary(name, array) for name, array in results.items()]
     if as_json:
