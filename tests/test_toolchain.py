@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from mcpc.errors import ErrorGroup, TargetError
+from mcpc.targets.native import toolchain
 from mcpc.targets.native.toolchain import Machine, Unit, compile_objects, link_image
 
 MACHINES = [Machine("x86_64-linux-none", "x86_64_v3"), Machine("aarch64-linux-none", "cortex_a76")]
@@ -115,5 +117,32 @@ def test_unwritable_cache_is_a_clear_error(tmp_path: Path, monkeypatch: pytest.M
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("MCPC_CACHE_DIR", str(tmp_path / "file"))
     with pytest.raises(TargetError, match="cannot be written") as caught:
-        compile_objects(UNITS[:1], MACHINES[0])
+        compile_objects(UNITS, MACHINES[0])
     assert "MCPC_CACHE_DIR" in caught.value.hint
+
+
+def test_an_interrupt_does_not_wait_for_units_that_have_not_begun(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[str] = []
+
+    def interrupted(unit: Unit, *_: object) -> Path:
+        begun.append(unit.name)
+        if len(begun) == 1:
+            raise KeyboardInterrupt
+        time.sleep(0.01)
+        return Path(unit.name)
+
+    monkeypatch.setattr(toolchain, "_compile", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        compile_objects([Unit(str(index), "") for index in range(200)], MACHINES[0], jobs=1)
+    assert len(begun) < 200
+
+
+def test_names_in_any_script_compile_in_any_locale(tmp_path: Path) -> None:
+    script = (
+        "from mcpc.targets.native.toolchain import *;"
+        "print(compile_objects([Unit('u', '/* \\u65e5 */ int x;')], Machine('x86_64-linux-none', 'x86_64_v3'))[0])"
+    )
+    latin = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
+    environment = {**os.environ, **latin, "MCPC_CACHE_DIR": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and Path(done.stdout.strip()).stat().st_size > 0, done.stderr

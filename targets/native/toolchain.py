@@ -100,13 +100,18 @@ def compile_objects(
     """
     include_dirs = [Path(directory).resolve() for directory in include_dirs]
     headers = _headers_digest(include_dirs)
+    _folder("objects")  # a cache that cannot be written is one fault, not one of each unit
     objects: list[Path] = []
     problems = Problems()
     with ThreadPoolExecutor(max_workers=max(1, jobs or os.cpu_count() or 1)) as pool:
         pending = [pool.submit(_compile, unit, machine, include_dirs, headers) for unit in units]
-        for future in pending:
-            with problems.collect():
-                objects.append(future.result())
+        try:
+            for future in pending:
+                with problems.collect():
+                    objects.append(future.result())
+        except BaseException:  # an interrupt must not wait for units that have not begun
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
     problems.raise_if_any()
     return objects
 
@@ -116,7 +121,7 @@ def link_image(objects: Sequence[Path], machine: Machine) -> bytes:
 
     TargetError E302 where a symbol stays undefined, E301 for any other fault of the linker.
     """
-    memory = compile_objects([Unit(_MEMORY_UNIT.stem, _MEMORY_UNIT.read_text())], machine)
+    memory = compile_objects([Unit(_MEMORY_UNIT.stem, _MEMORY_UNIT.read_text(encoding="utf-8"))], machine)
     with _work_folder() as folder:
         command = ["cc", *machine.arguments, *_LINK_FLAGS, *map(str, [*objects, *memory]), "-o", "image.so"]
         result = _zig(command, folder)
@@ -133,7 +138,7 @@ def _compile(unit: Unit, machine: Machine, include_dirs: Sequence[Path], headers
         return cached
     with _work_folder() as folder:
         source = folder / f"{unit.name}.c"
-        source.write_text(unit.source)
+        source.write_text(unit.source, encoding="utf-8")
         # Names relative to the folder, and a prefix map for headers, keep the place of the build out of the object.
         paths = [text for directory in include_dirs for text in (f"-ffile-prefix-map={directory}=.", f"-I{directory}")]
         result = _zig(["cc", *flags, *paths, "-c", source.name, "-o", "unit.o"], folder)
@@ -194,7 +199,7 @@ def _headers_digest(include_dirs: Sequence[Path]) -> str:
     parts: list[str] = []
     for directory in include_dirs:
         for header in sorted(directory.rglob("*.h")):
-            parts += [header.relative_to(directory).as_posix(), header.read_text()]
+            parts += [header.relative_to(directory).as_posix(), header.read_text(encoding="utf-8")]
         parts.append("")
     return _digest(*parts)
 
