@@ -166,6 +166,10 @@ def test_inspect_shows_each_section(mcpc_run: Any, artifact: Path, section: str)
     assert part and set(part) < set(mcpc.inspect(artifact))
 
 
+def test_inspect_counts_the_self_tests_cases(mcpc_run: Any, artifact: Path) -> None:
+    assert "self-test 1 case\n" in mcpc_run("inspect", artifact).out
+
+
 def test_inspect_json_is_the_python_dict(mcpc_run: Any, artifact: Path) -> None:
     assert mcpc_run("inspect", artifact, "--json").json == mcpc.inspect(artifact)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import click
 import pytest
@@ -45,6 +46,7 @@ def end(error: BaseException | None, *arguments: str) -> int:
         (ValueError("x"), 70),
         (FileNotFoundError(2, "No such file", "f"), 2),
         (KeyboardInterrupt(), 130),
+        (MemoryError(), 1),
         (click.UsageError("x"), 2),
         (ErrorGroup([UsageError("E001", "x"), ModelError("E101", "y")]), 3),
     ],
@@ -63,6 +65,17 @@ def test_all_faults_are_printed_one_a_line_with_their_hints(capsys: pytest.Captu
         "hint: leave it out",
         "error[E102]: bad axis, in pass fold",
     ]
+
+
+def test_control_characters_in_names_do_not_reach_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    end(ModelError("E103", "tensor \x1b[31mred\x07 has no producer\u202e", node="日本"))
+    assert capsys.readouterr().err == "error[E103]: tensor \\x1b[31mred\\x07 has no producer\\u202e, at node '日本'\n"
+    assert console.table(("a",), [("x\ny\x1b",)]) == "a\nx\\ny\\x1b"
+
+
+def test_json_has_no_numbers_that_json_lacks(capsys: pytest.CaptureFixture[str]) -> None:
+    console.print_json({"mean": float("nan"), "first": [float("-inf"), 1.5]})
+    assert json.loads(capsys.readouterr().out) == {"mean": None, "first": [None, 1.5]}
 
 
 def test_json_gives_one_object_on_stdout(capsys: pytest.CaptureFixture[str]) -> None:
@@ -98,8 +111,10 @@ def test_table() -> None:
     assert console.table(("a", "bcd"), [("xyz", 1), ("", 22)], right=(1,)) == "a    bcd\nxyz    1\n      22"
 
 
-@pytest.mark.parametrize("text", ["x", "=f.npy", "x=missing.npy"])
-def test_input_files_that_cannot_be_read(text: str) -> None:
+@pytest.mark.parametrize("text", ["x", "=f.npy", "x=missing.npy", f"x={__file__}", "x=broken.npz"])
+def test_input_files_that_cannot_be_read(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("broken.npz").write_bytes(b"PK\3\4 and no more")
     with pytest.raises(McpcError) as caught:
         read_inputs((text,))
-    assert caught.value.code == "E002"
+    assert caught.value.code == "E002" and "pickle" not in caught.value.message

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,9 +15,14 @@ import click
 Progress = Callable[[str, int, int], None]
 
 
+def printable(text: object) -> str:
+    """``text`` on one line, control characters escaped: names in models and artifacts must not reach the terminal."""
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in str(text))
+
+
 def table(headers: Sequence[str], rows: Sequence[Sequence[object]], right: Sequence[int] = ()) -> str:
     """Aligned columns under their headers; the columns in ``right`` are aligned to the right."""
-    cells = [[str(cell) for cell in row] for row in [headers, *rows]]
+    cells = [[printable(cell) for cell in row] for row in [headers, *rows]]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     return "\n".join(
         "  ".join(
@@ -28,7 +34,16 @@ def table(headers: Sequence[str], rows: Sequence[Sequence[object]], right: Seque
 
 
 def print_json(document: Any) -> None:
-    click.echo(json.dumps(document, indent=2))
+    """``document`` as JSON, which has no number for NaN and infinities: they become null."""
+    click.echo(json.dumps(_finite(document), indent=2, allow_nan=False))
+
+
+def _finite(document: Any) -> Any:
+    if isinstance(document, dict):
+        return {key: _finite(value) for key, value in document.items()}
+    if isinstance(document, (list, tuple)):
+        return [_finite(value) for value in document]
+    return None if isinstance(document, float) and not math.isfinite(document) else document
 
 
 @contextmanager

@@ -9,7 +9,8 @@ import traceback
 
 import click
 
-from mcpc.errors import ErrorGroup, McpcError, UsageError
+from mcpc.cli.console import printable
+from mcpc.errors import ErrorGroup, McpcError, RuntimeFault, UsageError
 
 INTERRUPTED = 130
 
@@ -54,7 +55,7 @@ def _lines(error: McpcError) -> str:
     text = str(error)
     for part in (error.message, error.hint):
         text = text.replace(part, " ".join(part.split())) if part else text
-    return text
+    return "\n".join(map(printable, text.split("\n")))
 
 
 def _as_mcpc_error(caught: Exception) -> McpcError:
@@ -69,6 +70,8 @@ def _as_mcpc_error(caught: Exception) -> McpcError:
         return UsageError("E002", caught.format_message())
     if isinstance(caught, OSError) and caught.filename is not None:
         return UsageError("E002", f"{caught.filename}: {caught.strerror}")
+    if isinstance(caught, MemoryError):
+        return RuntimeFault("E605", f"memory is exhausted: {caught}" if str(caught) else "memory is exhausted")
     if os.environ.get("MCPC_DEBUG"):
         traceback.print_exception(caught)
     where = traceback.extract_tb(caught.__traceback__)[-1]

@@ -51,6 +51,7 @@ def inspect(artifact: Path, section: str | None, html: Path | None, as_json: boo
 
 
 def _summary(document: Document) -> str:
+    cases = document["golden_cases"]
     lines = [
         f"{document['model_name']} for {document['target']}, format {document['format_version']}, "
         f"needs runtime {document['runtime_version']}, {'signed' if document['signed'] else 'not signed'}",
@@ -61,7 +62,7 @@ def _summary(document: Document) -> str:
         + (", grows while it runs" if document["unbounded"] else ""),
         f"  work      {len(document['steps'])} steps, {document['flops'] / 1e9:.3g} GFLOP, "
         f"predicted {duration(document['predicted_us'])} on one core",
-        f"  self-test {document['golden_cases']} cases",
+        f"  self-test {cases or 'no'} {'case' if cases == 1 else 'cases'}",
     ]
     lines += [f"  {kind[:-1]:<9} {_tensor(each)}" for kind in ("inputs", "outputs") for each in document[kind]]
     for symbol in document["symbols"]:
@@ -70,7 +71,7 @@ def _summary(document: Document) -> str:
     for code in document["code"]:
         needs = ", ".join(code["features"]) or "nothing"
         lines.append(f"  code      {code['name']} ({code['isa']}), {size(code['bytes'])}, needs {needs}")
-    return "\n".join(lines)
+    return "\n".join(map(console.printable, lines))
 
 
 def _tensor(tensor: Document) -> str:

@@ -50,6 +50,8 @@ def input_option(command: Command) -> Command:
 
 def read_inputs(texts: tuple[str, ...]) -> dict[str, np.ndarray[Any, Any]]:
     """The arrays of ``NAME=FILE.npy`` options by name. Raises :class:`UsageError` E002 for what cannot be read."""
+    from zipfile import BadZipFile
+
     import numpy as np
 
     result: dict[str, np.ndarray[Any, Any]] = {}
@@ -62,8 +64,10 @@ def read_inputs(texts: tuple[str, ...]) -> dict[str, np.ndarray[Any, Any]]:
             raise UsageError("E002", f"--input gives {name!r} twice")
         try:
             array = np.load(path, allow_pickle=False)
-        except (OSError, ValueError, EOFError) as error:
-            raise UsageError("E002", f"--input {text!r}: {error}") from error
+        except OSError as error:
+            raise UsageError("E002", f"--input {text!r}: {error.strerror or error}") from error
+        except (ValueError, EOFError, BadZipFile):  # whose texts advise to unpickle the file
+            raise UsageError("E002", f"--input {text!r}: {path} is no .npy file of numbers") from None
         if not isinstance(array, np.ndarray):
             raise UsageError("E002", f"--input {text!r}: the file holds several arrays", hint="give a .npy file")
         result[name] = array

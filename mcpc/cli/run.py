@@ -68,12 +68,12 @@ def run(
         console.print_json({"outputs": summaries, "output": str(output) if output else None})
     else:
         for each in summaries:
-            click.echo(
-                f"{each['name']}: {each['dtype']}{each['shape']}, "
+            numbers = (
                 f"min {each['min']:.6g}, mean {each['mean']:.6g}, max {each['max']:.6g}, first {each['first']}"
                 if each["first"]
-                else f"{each['name']}: {each['dtype']}{each['shape']}, empty"
+                else "empty"
             )
+            click.echo(console.printable(f"{each['name']}: {each['dtype']}{each['shape']}, {numbers}"))
         if output is not None:
             click.echo(f"written: {output}")
 
