@@ -152,6 +152,7 @@ CODES: dict[str, str] = {
     "E108": "a size is not known at compile time",
     "E109": "a data type is not supported",
     "E110": "a graph's text (.mcir) is malformed",
+    "E111": "a tensor is too large",
     "E200": "a pass produced an invalid graph",
     "E201": "a pass changed what the graph computes",
     "E202": "a pipeline text is malformed",

@@ -28,6 +28,9 @@ KERNELS = Path(__file__).parent / "kernels"
 #: A step goes to the thread pool where its predicted time is at least this many times the cost of handing it over.
 PARALLEL_GAIN = 4.0
 
+#: No tensor may take more bytes: what a process can address. Below it no size or offset leaves 64 bits.
+MOST_BYTES = 2**47
+
 
 class NativeFamily:
     """See :class:`mcpc.codegen.Family`."""
@@ -38,7 +41,8 @@ class NativeFamily:
     def build(self, graph: Graph, target: Target, ctx: PassContext, jobs: int | None) -> Build:
         """Generate, compile and check the code of ``graph`` for every variant of ``target``.
 
-        Raises all nodes without native code at once (E101, E102, E109), E108 for sizes that are not known.
+        Raises all nodes without native code at once (E101, E102, E109), E108 for sizes that are not known, E111 for
+        tensors beyond :data:`MOST_BYTES`.
         """
         require_static(graph)
         storage = Storage(graph, emit.in_place)
@@ -71,7 +75,8 @@ def require_static(graph: Graph) -> None:
     problems = Problems()
     for value in graph.inputs:
         if not is_static(value.shape):
-            example = "x".join(str(size) if isinstance(size, int) else "1" for size in value.shape or ())
+            shape = value.shape if value.shape is not None else (1, 3, 224, 224)
+            example = "x".join(str(size) if isinstance(size, int) else "1" for size in shape)
             problems.add(
                 ModelError(
                     "E108",
@@ -88,6 +93,11 @@ def require_static(graph: Graph) -> None:
                         "E108", f"the size of %{output.name} depends on data: {output.type}", op=node.op, node=node.name
                     )
                 )
+    problems.raise_if_any()
+    for value in graph.values():
+        if value.type.nbytes > MOST_BYTES:
+            node = value.producer.name if value.producer is not None else ""
+            problems.add(ModelError("E111", f"%{value.name} does not fit into memory: {value.type}", node=node))
     problems.raise_if_any()
 
 

@@ -123,6 +123,8 @@ def _row_major(node: Node) -> Wish:
 
 
 def wish(node: Node) -> Wish:
+    if any(value is not None and value.shape is None for value in (*node.inputs, *node.outputs)):
+        return Wish(tuple(KEEP for _ in node.inputs), None)  # an unknown rank is declined when the code is made
     region = Region.of(node)
     anchor = region.anchor
     if anchor is not None and anchor.is_op(*SPATIAL):

@@ -129,3 +129,20 @@ def test_unknown_sizes(tmp_path: Path) -> None:
     (error,) = compile_errors(model.SerializeToString(), tmp_path, None)
     assert error.code == "E108"
     assert "--input-shape x:1x3" in error.hint
+    model.graph.input[0].type.tensor_type.ClearField("shape")
+    (error,) = compile_errors(model.SerializeToString(), tmp_path, None)
+    assert error.code == "E108"
+    assert "--input-shape x:1x3x224x224" in error.hint
+
+
+@pytest.mark.parametrize("size", [1 << 30, 1 << 40])
+def test_tensors_beyond_memory(tmp_path: Path, size: int) -> None:
+    """2⁶² and 2⁸² bytes: the first fits into 64 bits, the second does not."""
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 1])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [])
+    shape = helper.make_tensor("shape", TensorProto.INT64, [2], [size, size])
+    nodes = [helper.make_node("Expand", ["x", "shape"], ["m"], "blow"), helper.make_node("ReduceSum", ["m"], ["y"])]
+    graph = helper.make_graph(nodes, "g", [x], [y], [shape])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION)
+    (error,) = compile_errors(model.SerializeToString(), tmp_path, None)
+    assert (error.code, error.node) == ("E111", "blow")
