@@ -28,11 +28,13 @@ def check_opset(model: ModelProto, problems: Problems) -> bool:
         if not any(node.domain in ("", "ai.onnx") for node in model.graph.node):
             return True
         message = "the model imports no opset of ai.onnx, but uses its operators"
-    elif 1 <= opset <= newest:
+        problems.add(ModelError("E107", message))
+        return False
+    if 1 <= opset <= newest:
         return True
-    else:
-        message = f"the model needs opset {opset} of ai.onnx; this release knows opset versions 1 to {newest}"
-    problems.add(ModelError("E107", message, hint="export the model with an older opset"))
+    message = f"the model needs opset {opset} of ai.onnx; this release knows opset versions 1 to {newest}"
+    hint = "export the model with an older opset" if opset > newest else ""
+    problems.add(ModelError("E107", message, hint=hint))
     return False
 
 

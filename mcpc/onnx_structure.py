@@ -53,7 +53,7 @@ def is_text(model: ModelProto) -> bool:
     names += [text for value in values for text in (value.name, *(d.dim_param for d in _dims(value)))]
     tensors += [attribute.t for node in nodes for attribute in node.attribute]
     names += [text for t in tensors for text in (t.name, *(x for e in t.external_data for x in (e.key, e.value)))]
-    return all(isinstance(name, str) for name in names)
+    return all(isinstance(name, str) and "\0" not in name for name in names)  # C's texts end at a zero
 
 
 def _dims(value: ValueInfoProto) -> Iterable[TensorShapeProto.Dimension]:
@@ -81,7 +81,8 @@ def reads(node: NodeProto) -> set[str]:
 
 
 def check_structure(graph: GraphProto, problems: Problems) -> bool:
-    """Whether every tensor has exactly one producer and no node needs its own results; reports E103 where not."""
+    """Whether there are outputs, every tensor has exactly one producer, and no node needs its own results; reports E103
+    where not."""
     before = len(problems.errors)
 
     def report(message: str, node: NodeProto | None = None) -> None:
@@ -109,6 +110,8 @@ def check_structure(graph: GraphProto, problems: Problems) -> bool:
                 report(f"tensor {name} has no producer", node)
             elif (producer := made[name]) is not None:
                 needs[index].add(producer)
+    if not graph.output:
+        report("the graph has no outputs")
     for value in graph.output:
         if value.name not in made:
             report(f"output {value.name} has no producer")

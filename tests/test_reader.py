@@ -306,6 +306,13 @@ def test_unknown_opsets(opset: int) -> None:
     assert error.code == "E107" and str(opset) in error.message and str(onnx.defs.onnx_opset_version()) in error.message
 
 
+def test_only_a_newer_opset_is_advised_to_be_older() -> None:
+    none = relu()
+    del none.opset_import[:]
+    advice = "export the model with an older opset"
+    assert [errors_of(each)[0].hint for each in (relu(opset=999), relu(opset=0), none)] == [advice, "", ""]
+
+
 def test_nodes_that_cannot_be_converted_are_named_beside_other_faults() -> None:
     nodes = [
         node("Reshape", "x", "a", "no_shape"),
@@ -388,6 +395,8 @@ def test_bytes_that_are_no_model(tmp_path: Path) -> None:
         (error,) = errors_of(source)
         assert error.code == "E100"
     assert "cut.onnx" in str(errors_of(path)[0])
+    (error,) = errors_of(model([node("Neg", "x\0 y", "z")], [tensor("x\0", 2), tensor("y", 2)], [tensor("z", 2)]))
+    assert error.code == "E100" and "no text" in error.message  # a C program would see the name x
     assert codes_of(tmp_path / "none.onnx") == ["E002"]
 
 
@@ -411,6 +420,8 @@ def test_cycles_missing_and_double_producers() -> None:
     double = model([node("Add", "x w", "y")], [tensor("x", 2)], [tensor("y", 2)], {"w": np.ones(2, np.float32)})
     double.graph.initializer.append(double.graph.initializer[0])
     assert set(codes_of(double)) == {"E103"}
+    (error,) = errors_of(model([node("Neg", "x", "y")], [tensor("x", 2)], []))
+    assert error.code == "E103" and "no outputs" in error.message
 
 
 def test_contents_of_the_wrong_length() -> None:

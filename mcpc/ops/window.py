@@ -66,7 +66,8 @@ def window_of(node: Node, kernel: Sequence[int]) -> Window:
         if len(values) != count or any(
             not isinstance(v, int) or (least is not None and v < least) or abs(v) > 2**31 for v in values
         ):
-            fail(node, f"{name} is {values}, {count} numbers are needed", "E102")
+            kind = "numbers" if least is None else "positive numbers"
+            fail(node, f"{name} is {values}, {count} {kind} are needed", "E102")
         return values
 
     if any(not 0 < size < 2**31 for size in kernel):
