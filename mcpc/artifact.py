@@ -171,8 +171,8 @@ class Artifact:
         data = self.section(self.meta.goldenSection)
         return [
             Golden(
-                [_golden_array(data, tensor, self.meta.inputs) for tensor in case.inputs],
-                [_golden_array(data, tensor, self.meta.outputs) for tensor in case.outputs],
+                _golden_arrays(data, case.inputs or [], self.meta.inputs),
+                _golden_arrays(data, case.outputs or [], self.meta.outputs),
                 case.rtol,
                 case.atol,
             )
@@ -260,9 +260,17 @@ def _check_references(meta: MetaT, container: Container) -> None:
         expect(all(symbol < len(meta.symbols or []) for symbol in symbols), f"tensor {tensor.name} has no such symbol")
 
 
+def _golden_arrays(
+    data: bytes, tensors: Sequence[GoldenTensorT], declared: Sequence[Any]
+) -> list[np.ndarray[Any, Any]]:
+    if [tensor.index for tensor in tensors] != list(range(len(declared))):
+        raise damaged("a golden case does not hold every tensor once")
+    return [_golden_array(data, tensor, declared) for tensor in tensors]
+
+
 def _golden_array(data: bytes, tensor: GoldenTensorT, declared: Sequence[Any]) -> np.ndarray[Any, Any]:
-    if tensor.index >= len(declared) or declared[tensor.index].dtype not in dtypes.BY_CODE:
-        raise damaged("golden data are of no known tensor")
+    if declared[tensor.index].dtype not in dtypes.BY_CODE:
+        raise damaged("golden data are of no known type")
     dtype = dtypes.BY_CODE[declared[tensor.index].dtype].numpy
     if any(size < 0 for size in tensor.shape) or tensor.bytes != math.prod(tensor.shape) * dtype.itemsize:
         raise damaged("golden data do not have the bytes of their shape")

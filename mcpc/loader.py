@@ -38,9 +38,9 @@ def load(
     """
     if affinity not in runtime_api.AFFINITIES:
         raise UsageError("E001", f"no affinity {affinity!r}", hint=f"one of {', '.join(runtime_api.AFFINITIES)}")
-    if threads is not None and threads < 1:
+    if threads is not None and not 1 <= threads < 2**32:
         raise UsageError("E001", f"{threads} threads cannot run anything", hint="1 or more, or None for one a core")
-    if memory_budget is not None and memory_budget < 1:
+    if memory_budget is not None and not 1 <= memory_budget < 2**64:
         raise UsageError("E001", f"a memory budget of {memory_budget} bytes is no budget")
     if verify_key is not None:
         _verify_signature(path, Path(verify_key))
@@ -268,7 +268,10 @@ class Session:
     def _run_into_fresh(self, handle: Handle, wanted: Sequence[Slot]) -> list[Array]:
         # Outputs of one fixed size are written where they are returned. Others go to the session's memory, which holds
         # the largest, since a step may learn their size from the data only.
-        fresh = {slot.index: np.empty(slot.sizes, slot.dtype) for slot in wanted if slot.is_static}
+        try:
+            fresh = {slot.index: np.empty(slot.sizes, slot.dtype) for slot in wanted if slot.is_static}
+        except (MemoryError, ValueError) as error:  # sizes are the artifact's: numpy calls the largest invalid
+            raise RuntimeFault("E605", f"there is no memory for the outputs: {error}") from None
         for slot in self._outputs:
             self._bind_output(handle, slot, fresh.get(slot.index))
         handle.check(handle.run(handle.session))

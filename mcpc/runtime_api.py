@@ -28,6 +28,7 @@ from mcpc.errors import FormatError, McpcError, RuntimeFault
 VERSION_MAJOR = 1
 
 OK = 0
+ARGUMENT = -1
 VERIFY_FULL = 2
 AFFINITIES = {"all": 0, "big": 1, "little": 2}
 

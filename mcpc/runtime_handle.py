@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from mcpc import dtypes, runtime_api
-from mcpc.errors import FormatError, McpcError, RuntimeFault
+from mcpc.errors import FormatError, McpcError, RuntimeFault, UsageError
 
 Array = np.ndarray[Any, Any]
 
@@ -76,7 +76,10 @@ class Handle:
             affinity=runtime_api.AFFINITIES[affinity],
             memory_budget=memory_budget,
         )
-        runtime_api.check(library.mcp26_session_create(self.model, session_options, self.session, error), error)
+        status = library.mcp26_session_create(self.model, session_options, self.session, error)
+        if status == runtime_api.ARGUMENT:  # all else in the options was checked by the caller
+            raise UsageError("E001", f"{threads} threads are more than the runtime takes", hint="None is one a core")
+        runtime_api.check(status, error)
 
         info = library.mcp26_model_get_info(self.model).contents
         self.variant: str = info.variant.decode(errors="replace")

@@ -310,6 +310,15 @@ def test_golden_data_outside_their_section_are_refused(path: Path, field: str, v
     assert caught.value.code == "E501"
 
 
+def test_golden_cases_that_lack_a_tensor_are_refused(path: Path) -> None:
+    with Artifact.open(path) as artifact:
+        meta = artifact.meta
+    meta.golden[0].inputs = []
+    reseal(path, encode_metadata(meta))
+    with Artifact.open(path) as artifact, pytest.raises(FormatError, match="every tensor once"):
+        artifact.golden()
+
+
 def test_signature(path: Path, tmp_path: Path) -> None:
     private, public = keys(tmp_path)
     with Artifact.open(path) as artifact, pytest.raises(FormatError, match="not signed") as caught:

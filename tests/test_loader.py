@@ -412,6 +412,7 @@ def test_threads_that_share_a_session_wait_for_each_other(session: Session) -> N
 
 def test_options(path: Path) -> None:
     wrong: list[dict[str, Any]] = [{"threads": 0}, {"affinity": "medium"}, {"memory_budget": -1}]
+    wrong += [{"threads": 100_000}, {"threads": 1 << 40}, {"memory_budget": 1 << 64}]  # ctypes would cut them
     for options in wrong:
         with pytest.raises(UsageError) as caught:
             load(path, **options)
