@@ -30,13 +30,13 @@ def benchmark(
     """
     from mcpc.inspection import inspect
     from mcpc.loader import load
-    from mcpc.sample_inputs import sample_inputs
+    from mcpc.sample_inputs import artifact_inputs
 
     began = time.perf_counter()
     session = load(artifact, threads=threads, affinity=affinity)
     open_ms = _milliseconds_since(began)
     with session:
-        feeds = sample_inputs(session.get_inputs(), seed)
+        feeds = artifact_inputs(artifact, session.get_inputs(), seed)
 
         def run() -> float:
             began = time.perf_counter()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from mcpc.ir import Value
 
 Array = np.ndarray[Any, Any]
+
+_UNLIMITED = 2**64
 
 
 class Input(Protocol):
@@ -38,20 +41,40 @@ def sample_inputs(
     seed: int,
     sizes: Mapping[str, int] | None = None,
     bounds: Mapping[str, tuple[int, int | None]] | None = None,
+    limits: Mapping[str, int] | None = None,
 ) -> dict[str, Array]:
     """One tensor an input, by name; the same seed gives the same numbers.
 
     Symbolic sizes take the value in ``sizes``, else a usual one for their place (batch 1, images of 64 or 128 pixels,
     sequences of 16 or 32, which of the two depends on the seed), kept within ``bounds``; one symbol has one value in
-    all inputs. Raises :class:`UsageError` E002 where a rank is unknown.
+    all inputs. Integers of the inputs that ``limits`` names stay below its value.
+
+    Raises :class:`UsageError` E002 where a rank is unknown.
     """
     chosen: dict[str, int] = dict(sizes or {})
     result: dict[str, Array] = {}
     for index, item in enumerate(inputs):
         shape = _resolve_shape(item, seed, chosen, bounds or {})
         rng = np.random.default_rng([seed, index])
-        result[item.name] = _values(item, _dtype(item), shape, rng)
+        result[item.name] = _values(item, _dtype(item), shape, rng, (limits or {}).get(item.name, _UNLIMITED))
     return result
+
+
+def artifact_inputs(path: Path | str, inputs: Iterable[Input], seed: int) -> dict[str, Array]:
+    """Inputs for the artifact at ``path``, whose ``inputs`` a session describes, as :func:`sample_inputs` makes them.
+
+    Integers stay within those of the self-test: it comes from the graph, which showed what they index.
+    """
+    from mcpc.artifact import Artifact
+
+    inputs = list(inputs)
+    limits: dict[str, int] = {}
+    with Artifact.open(path) as artifact:
+        for case in artifact.golden():
+            for item, array in zip(inputs, case.inputs, strict=True):
+                if array.dtype.kind in "iu" and array.size:
+                    limits[item.name] = max(limits.get(item.name, 1), int(array.max()) + 1)
+    return sample_inputs(inputs, seed, limits=limits)
 
 
 # ---- sizes
@@ -99,7 +122,7 @@ def _usual_size(name: str, axis: int, rank: int, seed: int) -> int:
 # ---- values
 
 
-def _values(item: Input, dtype: np.dtype[Any], shape: tuple[int, ...], rng: np.random.Generator) -> Array:
+def _values(item: Input, dtype: np.dtype[Any], shape: tuple[int, ...], rng: np.random.Generator, limit: int) -> Array:
     words = _words(item.name)
     if "mask" in words:
         return _mask(dtype, shape, rng)
@@ -114,7 +137,7 @@ def _values(item: Input, dtype: np.dtype[Any], shape: tuple[int, ...], rng: np.r
         return np.broadcast_to(np.arange(*shape[-1:] or (1,), dtype=dtype).reshape(shape[-1:]), shape).copy()
     if words & {"length", "lengths", "len"}:
         return np.full(shape, max(shape, default=1), dtype)
-    return rng.integers(0, _integer_bound(item, dtype, words), shape).astype(dtype)
+    return rng.integers(0, min(limit, _integer_bound(item, dtype, words)), shape).astype(dtype)
 
 
 def _mask(dtype: np.dtype[Any], shape: tuple[int, ...], rng: np.random.Generator) -> Array:

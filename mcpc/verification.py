@@ -32,7 +32,7 @@ def verify(
     output's largest magnitude. Raises :class:`UsageError` E002 where model and artifact do not belong together.
     """
     from mcpc.loader import load
-    from mcpc.sample_inputs import sample_inputs
+    from mcpc.sample_inputs import artifact_inputs
 
     with load(artifact, threads=threads) as session:
         names = [output.name for output in session.get_outputs()]
@@ -42,7 +42,7 @@ def verify(
                 raise UsageError(
                     "E002", f"the artifact has no input {name!r}", hint=f"it has {sorted(expected_inputs)}"
                 )
-        feeds = {**sample_inputs(session.get_inputs(), seed), **(inputs or {})}
+        feeds = {**artifact_inputs(artifact, session.get_inputs(), seed), **(inputs or {})}
         got = session.run(None, feeds)
     want = reference(model, feeds, names)
     comparisons = [compare(*each, rtol, atol) for each in zip(names, got, want, strict=True)]

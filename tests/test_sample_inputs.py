@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
+import mcpc
 from mcpc.errors import UsageError
 from mcpc.ir import DType, Graph, TensorType, symbol
-from mcpc.sample_inputs import sample_inputs
+from mcpc.sample_inputs import artifact_inputs, sample_inputs
 
 
 def argument(name: str, shape: Any, type: str = "tensor(float)") -> Any:
@@ -35,6 +38,20 @@ def test_token_ids_stay_inside_the_table_they_index() -> None:
     sample = sample_inputs(graph.inputs, 0)["input_ids"]
     assert sample.dtype == np.int64
     assert set(np.unique(sample)) == set(range(7))
+
+
+def test_an_artifacts_token_ids_stay_inside_those_of_its_selftest(tmp_path: Path) -> None:
+    """A session's description does not show the table; 20,000 ids that only the type bounds would leave it."""
+    ids = helper.make_tensor_value_info("ids", TensorProto.INT64, [1, 20000])
+    result = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    table = numpy_helper.from_array(np.zeros((7, 2), np.float32), "table")
+    graph = helper.make_graph([helper.make_node("Gather", ["table", "ids"], ["y"])], "g", [ids], [result], [table])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    path = mcpc.compile(model.SerializeToString(), "host", tmp_path / "m.mcp26bin")
+    with mcpc.load(path, threads=1) as session:
+        sample = artifact_inputs(path, session.get_inputs(), 3)
+        assert set(np.unique(sample["ids"])) == set(range(7))
+        session.run(None, sample)
 
 
 def test_one_symbol_has_one_value_and_stays_in_bounds() -> None:

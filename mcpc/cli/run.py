@@ -53,11 +53,11 @@ def run(
     import numpy as np
 
     from mcpc.loader import load
-    from mcpc.sample_inputs import sample_inputs
+    from mcpc.sample_inputs import artifact_inputs
 
     with load(artifact, threads=threads) as session:
         if seed is not None:
-            feeds = {**sample_inputs(session.get_inputs(), seed), **feeds}
+            feeds = {**artifact_inputs(artifact, session.get_inputs(), seed), **feeds}
         names = [each.name for each in session.get_outputs()]
         results = dict(zip(names, session.run(None, feeds), strict=True))
     if output is not None:
