@@ -13,7 +13,7 @@ help:
 	@echo "make clean   remove the environment and build folders"
 
 # Editable: changed Python files count at once. The C library is rebuilt when a source of it changes.
-RUNTIME_SOURCES := $(shell find runtime -name '*.[ch]' -o -name CMakeLists.txt)
+RUNTIME_SOURCES := $(wildcard runtime/CMakeLists.txt runtime/*/*.[ch])
 $(BIN)/.installed: pyproject.toml $(RUNTIME_SOURCES)
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "mcpc needs Python 3.11 or newer")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

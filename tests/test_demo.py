@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,16 @@ def test_offline_demo_reads_the_digits(tmp_path: Path, capsys: pytest.CaptureFix
     assert "450 handwritten digits" in text and "ONNX Runtime" in text and "silero-vad, was left out" in text
     assert (tmp_path / "out" / "digits.mcp26bin").is_file()
     assert f"inspect {tmp_path / 'out' / 'digits.mcp26bin'}" in text
+
+
+def test_what_to_do_next_can_be_typed_as_it_stands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", [".venv/bin/mcpc", "demo"])
+    for folder, program in ((str(tmp_path), ".venv/bin/mcpc"), (str(Path(sys.executable).parent), "mcpc")):
+        monkeypatch.setenv("PATH", folder)
+        text = run(capsys, "-o", str(tmp_path / "out"), "--offline")
+        assert f"  {program} compile model.onnx " in text
 
 
 def test_demo_says_plainly_what_it_cannot_fetch(
