@@ -90,6 +90,7 @@ def _time_starts(
             firsts[who].append((done - ready) * 1e3)
             if hasattr(session, "close"):
                 session.close()
+            del session  # or the next one's start would pay for its end
     return _medians(loads), _medians(firsts)
 
 
