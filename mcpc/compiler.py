@@ -78,11 +78,14 @@ def compile(
 
 
 def _output_path(model: Path | str | bytes, output: Path | str | None) -> Path:
-    if output is not None:
-        return Path(output)
     if isinstance(model, bytes):
-        raise UsageError("E001", "a model given as bytes needs an output path")
-    return Path(Path(model).with_suffix(".mcp26bin").name)
+        if output is None:
+            raise UsageError("E001", "a model given as bytes needs an output path")
+        return Path(output)
+    path = Path(output) if output is not None else Path(Path(model).with_suffix(".mcp26bin").name)
+    if path.resolve() == Path(model).resolve():
+        raise UsageError("E001", f"{path} is the model itself")
+    return path
 
 
 def golden_case(graph: Graph, reference_model: bytes, feeds: Mapping[str, np.ndarray[Any, Any]]) -> Golden:

@@ -64,6 +64,5 @@ def check(key: Ed25519PublicKey, payload: bytes, prologue: bytes, metadata: byte
 
 
 def _bad_key(path: Path, what: str, why: str) -> UsageError:
-    return UsageError(
-        "E002", f"{path} is not an Ed25519 {what} key in PEM form: {why}", hint="openssl genpkey -algorithm ed25519"
-    )
+    how = {"private": "openssl genpkey -algorithm ed25519", "public": "openssl pkey -in PRIVATE.pem -pubout"}
+    return UsageError("E002", f"{path} is not an Ed25519 {what} key in PEM form: {why}", hint=how[what])

@@ -361,8 +361,9 @@ def test_unusable_keys_are_refused(path: Path, tmp_path: Path) -> None:
         with pytest.raises(UsageError, match="private key") as caught:
             write_artifact(path, contents(), sign_key=tmp_path / name)
         assert caught.value.code == "E002"
-    with Artifact.open(path) as artifact, pytest.raises(UsageError, match="public key"):
+    with Artifact.open(path) as artifact, pytest.raises(UsageError, match="public key") as caught:
         artifact.verify_signature(private)
+    assert "-pubout" in caught.value.hint
 
 
 def test_generated_schema_files_are_current() -> None:

@@ -130,6 +130,14 @@ def test_an_output_that_cannot_be_written_is_told_before_the_work(
     assert not list(tmp_path.iterdir())
 
 
+def test_the_model_is_not_overwritten(mcpc_run: Any, tmp_path: Path) -> None:
+    model = tmp_path / "net.onnx"
+    model.write_bytes(digits.MODEL.read_bytes())
+    result = mcpc_run("compile", model, "-o", tmp_path / ".." / tmp_path.name / "net.onnx")
+    assert result.status == 2 and "error[E001]" in result.err
+    assert model.read_bytes() == digits.MODEL.read_bytes()
+
+
 def test_every_unsupported_node_is_reported_at_once(mcpc_run: Any, tmp_path: Path) -> None:
     nodes = [
         helper.make_node("Nope", ["x"], ["a"], name="first", domain="example"),
