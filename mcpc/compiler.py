@@ -15,7 +15,7 @@ from mcpc.artifact import Contents, Golden, write_artifact
 from mcpc.codegen import Build
 from mcpc.dim_text import format_dim
 from mcpc.dtypes import BY_NAME
-from mcpc.errors import UsageError
+from mcpc.errors import ModelError, UsageError
 from mcpc.files import require_writable
 from mcpc.ir import Graph, TensorType, Value, is_static
 from mcpc.pipeline import PassContext, parse_pipeline, run_pipeline
@@ -69,8 +69,7 @@ def compile(
     series = parse_pipeline(passes if passes is not None else description.pipeline, plugins.passes())
     graph = run_pipeline(graph, [*series, *family.passes(description)], ctx)
     build = family.build(graph, description, ctx, jobs)
-    feeds = [sample_inputs(graph.inputs, seed) for seed in range(golden)] if isinstance(golden, int) else golden
-    cases = [golden_case(graph, original, each) for each in feeds]
+    cases = golden_cases(graph, original, golden)
     meta = metadata(graph, description, build, ctx)
     contents = Contents(meta, build.code, build.shards, cases)
     write_artifact(output, contents, sign_key=Path(sign) if sign is not None else None)
@@ -86,6 +85,19 @@ def _output_path(model: Path | str | bytes, output: Path | str | None) -> Path:
     if path.resolve() == Path(model).resolve():
         raise UsageError("E001", f"{path} is the model itself")
     return path
+
+
+def golden_cases(
+    graph: Graph, reference_model: bytes, golden: int | Sequence[Mapping[str, np.ndarray[Any, Any]]]
+) -> list[Golden]:
+    """Cases of the inputs in ``golden``, or that many on sampled inputs; ModelError E100 where those cannot be run."""
+    if not isinstance(golden, int):
+        return [golden_case(graph, reference_model, feeds) for feeds in golden]
+    try:
+        return [golden_case(graph, reference_model, sample_inputs(graph.inputs, seed)) for seed in range(golden)]
+    except UsageError as error:
+        message = f"the model does not run on inputs sampled for its self-test: {error.message}"
+        raise ModelError("E100", message, hint="--no-golden leaves the self-test out") from error
 
 
 def golden_case(graph: Graph, reference_model: bytes, feeds: Mapping[str, np.ndarray[Any, Any]]) -> Golden:

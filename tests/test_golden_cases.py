@@ -11,7 +11,7 @@ import pytest
 
 import mcpc
 from mcpc.artifact import Artifact
-from mcpc.errors import UsageError
+from mcpc.errors import ModelError, UsageError
 
 Array = np.ndarray[Any, Any]
 
@@ -72,3 +72,12 @@ def test_inputs_that_are_not_the_models(model: bytes, wrong: dict[str, Array], t
         mcpc.compile(model, output=output, golden=[wrong])
     assert refused.value.code == "E002"
     assert not output.exists()
+
+
+def test_a_model_that_no_sampled_input_fits_is_advised_to_go_without(tmp_path: Path) -> None:
+    text = MODEL.replace("y = Gather", "one = Constant <value = int64[1] {1000}> ()\n j = Add (i, one)\n y = Gather")
+    serialized = onnx.parser.parse_model(text.replace("(second, i)", "(second, j)")).SerializeToString()
+    with pytest.raises(ModelError, match="sampled for its self-test") as caught:
+        mcpc.compile(serialized, output=tmp_path / "a.mcp26bin")
+    assert "--no-golden" in caught.value.hint and not list(tmp_path.iterdir())
+    mcpc.compile(serialized, output=tmp_path / "a.mcp26bin", golden=0)
