@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import os
-import platform
 import re
 import shutil
 import subprocess
@@ -26,6 +25,7 @@ from mcpc.container import Kind
 from mcpc.pipeline import PassContext, parse_pipeline, run_pipeline
 from mcpc.reference import run_model
 from mcpc.targets.native import family as native
+from mcpc.targets.native import module
 
 from .case import ONNX, ORT, Family
 from .graphs import Array
@@ -33,11 +33,11 @@ from .graphs import Array
 QEMU = "qemu-aarch64"
 
 
-def written_back(family: Family, passes: str | None = None) -> dict[str, Array]:
+def written_back(family: Family) -> dict[str, Array]:
     """The graph after all passes, those of code generation included, written as ONNX and run by each case's judge."""
     target = plugins.find_target("host")
     ctx = PassContext(target=target)
-    series = parse_pipeline(target.pipeline if passes is None else passes, plugins.passes())
+    series = parse_pipeline(target.pipeline, plugins.passes())
     code_passes = plugins.find_family(target.family).passes(target)
     graph = run_pipeline(onnx_reader.read(family.model.serialize()), [*series, *code_passes], ctx)
     model = onnx_writer.to_model(graph)
@@ -67,7 +67,8 @@ def _part(model: onnx.ModelProto, inputs: list[str], outputs: list[str]) -> onnx
 def compile_family(family: Family, target: str, folder: Path, passes: str | None) -> Path:
     stem = re.sub(r"[^A-Za-z0-9]+", "-", f"{family.name} {target} {'plain' if passes == '' else ''}")
     path = folder / f"{stem}.mcp26bin"
-    return mcpc.compile(family.model.serialize(), target, path, passes=passes, golden=0)
+    with mock.patch.object(module, "KERNELS_PER_UNIT", 16):  # kernels are many and small: mostly the compiler starts
+        return mcpc.compile(family.model.serialize(), target, path, passes=passes, golden=0)
 
 
 def on_host(family: Family, folder: Path, passes: str | None, gain: float, threads: int = 3) -> dict[str, Array]:
@@ -102,7 +103,7 @@ def for_aarch64(family: Family, target: str, folder: Path, want: Mapping[str, Ar
 
 def on_aarch64(family: Family, path: Path, cpu: str) -> dict[str, str]:
     """What mcp26-run under qemu, as the processor ``cpu``, says of an artifact's outputs: "" where all is well."""
-    command = [QEMU, "-cpu", cpu, device_tool(), path, "--selftest"]
+    command = [QEMU, "-cpu", cpu, device_tool(path.parent), path, "--selftest"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
     said = dict(re.findall(r"^case 0 output (.*): (\w+, \d+ elements, .*)$", done.stdout, re.MULTILINE))
     why = dict(re.findall(r"^mcp26-run: output '(.*)': (.*)$", done.stderr, re.MULTILINE))
@@ -133,10 +134,11 @@ def missing_for_aarch64() -> str:
 
 
 @functools.cache
-def device_tool() -> Path:
-    """mcp26-run for AArch64, static. zig builds its C library first where it has not yet, which takes a minute."""
+def device_tool(folder: Path) -> Path:
+    """mcp26-run for AArch64, static, built in ``folder``. Where zig has not built its C library yet, it takes a minute
+    more."""
     runtime = Path(__file__).resolve().parents[2] / "runtime"
-    tool = cache_dir("work") / f"mcp26-run-aarch64-{platform.machine()}"
+    tool = folder / "mcp26-run"
     sources = [*sorted((runtime / "src").glob("*.c")), runtime / "tools" / "mcp26-run.c"]
     command = [sys.executable, "-m", "ziglang", "cc", "-target", "aarch64-linux-musl", "-static", "-std=c11", "-O1"]
     include = [f"-I{runtime / 'include'}", f"-I{runtime / 'src'}"]

@@ -96,7 +96,7 @@ def compile_errors(model: bytes, folder: Path, passes: str | None) -> list[McpcE
     return caught.value.errors if isinstance(caught.value, ErrorGroup) else [caught.value]
 
 
-@pytest.mark.parametrize("passes", [None, ""], ids=["", "plain"])
+@pytest.mark.parametrize("passes", [None, ""], ids=["default", "none"])
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_declined(case: Declined, passes: str | None, tmp_path: Path) -> None:
     graph = Graph("")

@@ -101,12 +101,16 @@ def declare(product: str, shape: Shape, kind: str) -> None:
     case(f"{product}, {kind} {'x'.join(map(str, shape)) or 'scalar'}", build)
 
 
+#: Where the operand comes from, if not from outside only.
+KINDS = {
+    "Conv": ("input", "constant", "computed"),
+    **dict.fromkeys(("planar Conv", "Gemm", "MatMul", "MatMul by a constant", "MaxPool"), ("input", "constant")),
+}
+
 for product, shapes in OPERANDS.items():
     for shape in shapes:
-        declare(product, shape, "input")
-        declare(product, shape, "constant")
-        if product == "Conv":
-            declare(product, shape, "computed")
+        for kind in KINDS.get(product, ("input",)):
+            declare(product, shape, kind)
 
 
 def conv_with_bias(g: Graph) -> str:
