@@ -96,8 +96,8 @@ def require_static(graph: Graph) -> None:
     problems.raise_if_any()
     for value in graph.values():
         if value.type.nbytes > MOST_BYTES:
-            node = value.producer.name if value.producer is not None else ""
-            problems.add(ModelError("E111", f"%{value.name} does not fit into memory: {value.type}", node=node))
+            name = value.producer.name if value.producer is not None else ""
+            problems.add(ModelError("E111", f"%{value.name} does not fit into memory: {value.type}", node=name))
     problems.raise_if_any()
 
 
