@@ -10,6 +10,7 @@ import numpy as np
 
 from mcpc._schema import BufferT, StepT
 from mcpc.artifact import Code
+from mcpc.errors import ModelError
 from mcpc.ir import Graph
 from mcpc.pipeline import Pass, PassContext
 from mcpc.target import Target
@@ -35,6 +36,11 @@ class Family(Protocol):
 
     def passes(self, target: Target) -> Sequence[Pass]:
         """The passes that shape a graph for this family; they run behind the target's pipeline."""
+        ...
+
+    def declined(self, graph: Graph) -> list[ModelError]:
+        """The known operators of an unoptimised graph that no pass removes and that have no code, for a report that is
+        made anyway: types may be missing."""
         ...
 
     def build(self, graph: Graph, target: Target, ctx: PassContext, jobs: int | None) -> Build:

@@ -15,7 +15,7 @@ from mcpc.artifact import Contents, Golden, write_artifact
 from mcpc.codegen import Build
 from mcpc.dim_text import format_dim
 from mcpc.dtypes import BY_NAME
-from mcpc.errors import ModelError, UsageError
+from mcpc.errors import ModelError, Problems, UsageError
 from mcpc.files import require_writable
 from mcpc.ir import Graph, TensorType, Value, is_static
 from mcpc.pipeline import PassContext, parse_pipeline, run_pipeline
@@ -64,7 +64,11 @@ def compile(
         progress=progress,
     )
 
-    graph = onnx_reader.read(model, shapes=input_shapes)
+    problems = Problems()
+    graph = onnx_reader.read(model, problems, shapes=input_shapes)
+    if problems.errors:  # what the target lacks is told now, not at the next try
+        problems.errors.extend(family.declined(graph))
+    problems.raise_if_any()
     original = onnx_writer.to_model(graph).SerializeToString() if golden else b""
     series = parse_pipeline(passes if passes is not None else description.pipeline, plugins.passes())
     graph = run_pipeline(graph, [*series, *family.passes(description)], ctx)

@@ -28,6 +28,9 @@ KERNELS = Path(__file__).parent / "kernels"
 #: A step goes to the thread pool where its predicted time is at least this many times the cost of handing it over.
 PARALLEL_GAIN = 4.0
 
+#: Operators without a kernel of their own that the generic passes replace.
+REWRITTEN = ("BatchNormalization",)
+
 #: No tensor may take more bytes: what a process can address. Below it no size or offset leaves 64 bits.
 MOST_BYTES = 2**47
 
@@ -37,6 +40,20 @@ class NativeFamily:
 
     def passes(self, target: Target) -> Sequence[Pass]:
         return (Lower(), AssignLayouts())
+
+    def declined(self, graph: Graph) -> list[ModelError]:
+        """See :class:`mcpc.codegen.Family`."""
+        folded: set[int] = set()  # computed from constants and shapes only
+        errors = []
+        for node in graph.nodes:
+            inputs = [value for value in node.inputs if value is not None]
+            if node.is_op("Shape", "Size") or all(value.is_constant or id(value) in folded for value in inputs):
+                folded.update(id(output) for output in node.outputs if output is not None)
+            elif ops.find(node.domain, node.op) is not None and node.op not in REWRITTEN:
+                reason = emit.refusal(node)
+                if reason is not None:
+                    errors.append(ModelError("E101", reason, op=node.op, node=node.name))
+        return errors
 
     def build(self, graph: Graph, target: Target, ctx: PassContext, jobs: int | None) -> Build:
         """Generate, compile and check the code of ``graph`` for every variant of ``target``.
