@@ -13,8 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 ALIGNMENT = 64
-#: How far above the lower bound the local search is content, and how many orders it tries.
-GOOD_ENOUGH = 1.0
+#: How many orders the local search tries.
 SEARCH_BUDGET = 400
 
 
@@ -101,7 +100,7 @@ def plan(buffers: Sequence[Lifetime]) -> Plan:
     rng = random.Random(len(buffers))
     order = list(best_order)
     for _ in range(SEARCH_BUDGET if len(buffers) > 1 else 0):
-        if arena <= bound * GOOD_ENOUGH:
+        if arena <= bound:
             break
         candidate = list(order)
         moved = candidate.pop(rng.randrange(len(candidate)))

@@ -3,10 +3,10 @@ points."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mcpc.ir import Graph, Value
+from mcpc.ir import Graph
 
 from .ctext import comment, indent, size, size_variable
 from .kernel import Kernel, Step
@@ -106,6 +106,3 @@ def address(kind: str, index: int, offset: int) -> str:
         "constant": f"env->shards[{index}].base",
     }[kind]
     return f"{base} + {offset}" if offset else base
-
-
-Resolver = Callable[[Value], tuple[str, int, int]]

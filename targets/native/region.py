@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mcpc import ops
-from mcpc.ir import Graph, Node, Value
+from mcpc.ir import Node, Value
 
 
 def is_elementwise(node: Node) -> bool:
@@ -44,7 +44,3 @@ class Region:
         """E.g. "Conv+Clip+Add"."""
         nodes = ([self.anchor] if self.anchor is not None else []) + list(self.chain)
         return "+".join(node.op for node in nodes)
-
-    @property
-    def graph(self) -> Graph | None:
-        return self.node.body
