@@ -18,10 +18,6 @@ from .purity import is_pure
 
 Array = np.ndarray[Any, Any]
 
-# A weight's quantised form is the smaller one, and what later passes look for.
-_KEPT = ("DequantizeLinear",)
-
-
 @dataclass(frozen=True)
 class Fold(Pass):
     """Replaces constant subgraphs by their results.
@@ -72,12 +68,18 @@ class Fold(Pass):
         return found
 
     def _may_fold(self, node: Node, graph: Graph) -> bool:
-        if node.domain or node.is_op(*_KEPT) or any(True for _ in node.subgraphs()) or not is_pure(node):
+        if node.domain or _is_expansion(node) or any(True for _ in node.subgraphs()) or not is_pure(node):
             return False
         if node.is_op("Identity") and graph.is_output(node.output):
             return False  # an output is made by a node, be it this one
         outputs = [value.type for value in node.outputs if value is not None]
         return all(is_static(type.shape) and int(type.nbytes) <= self.memory for type in outputs)
+
+
+def _is_expansion(node: Node) -> bool:
+    """Whether ``node`` expands a weight's quantised form, which is the smaller one, and what later passes look for."""
+    stored = node.inputs[0] if node.is_op("DequantizeLinear") else None
+    return stored is not None and stored.dtype.itemsize < node.output.dtype.itemsize
 
 
 def _replace_known_sizes(graph: Graph, context: ops.InferContext) -> int:

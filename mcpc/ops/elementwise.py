@@ -48,6 +48,10 @@ class Elementwise(OpDef):
     #: Whether ``build`` also takes the first operand's type, as ``dtype``.
     is_typed: bool = False
 
+    def applies(self, node: Node) -> bool:
+        """Whether ``node`` is of a form that is elementwise."""
+        return True
+
     def expression(self, node: Node) -> Expr:
         """What ``node`` computes for one element; ``arg(i)`` is the node's input ``i``. E102: unknown attribute."""
         operands = [None if value is None else e.arg(index) for index, value in enumerate(node.inputs)]

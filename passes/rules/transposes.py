@@ -67,7 +67,7 @@ def cancel_transposes_around_elementwise(node: Node, graph: Graph) -> Patch | No
 
 def _is_pointwise(node: Node) -> bool:
     """Elementwise in its first operand; the others are scalars."""
-    if not isinstance(ops.find(node.domain, node.op), ops.Elementwise) or node.inputs[0] is None:
+    if not ops.is_elementwise(node) or node.inputs[0] is None:
         return False
     scalars = all(x is None or (x.data is not None and x.data.ndim == 0) for x in node.inputs[1:])
     return scalars and not node.inputs[0].is_constant

@@ -15,7 +15,7 @@ from mcpc.pipeline import Pass, PassContext
 from . import expression
 from .iteration import rows_and_columns
 from .layout import SPATIAL, channels_last
-from .region import Region
+from .region import Region, is_weight
 
 
 @dataclass(frozen=True)
@@ -60,13 +60,13 @@ def obstacle(node: Node, operands: Sequence[Value | None]) -> str | None:
     if node.is_op("Gemm"):
         if node.attrs.get("transA", 0):
             return "A is transposed"
-        if not b.is_constant:
+        if not is_weight(b):
             return "B is computed"
         per_column = c is None or (c.is_constant and (c.type.rank in (0, 1) or c.type.dims[0] == 1))
         return None if per_column else "C is not one constant per column"
     if a.type.rank == 1 or b.type.rank == 1:
         return "an operand is a vector"
-    is_one_matrix = b.is_constant and b.type.rank == 2
+    is_one_matrix = is_weight(b) and b.type.rank == 2
     is_broadcast = not is_one_matrix and any(_broadcast_batches(node.output.type.dims[:-2], a, b))
     return "batches are broadcast" if is_broadcast else None
 
@@ -139,7 +139,7 @@ def _matmul(graph: Graph, node: Node) -> None:
     def expanded(value: Value) -> Value:
         return before("Expand", [value, before.ints(*map(int, (*full, *value.type.dims[-2:])))])
 
-    if not (b.is_constant and b.type.rank == 2):
+    if not (is_weight(b) and b.type.rank == 2):
         left, right = _broadcast_batches(full, a, b)
         a, b = expanded(a) if left else a, expanded(b) if right else b
     result = before("MatMul", [a, b])

@@ -5,35 +5,50 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mcpc import ops
-from mcpc.ir import Node, Value
+from mcpc.ir import DType, Node, Value
 
 
-def is_elementwise(node: Node) -> bool:
-    return isinstance(ops.find(node.domain, node.op), ops.Elementwise)
+def is_expansion(node: Node | None) -> bool:
+    """Whether ``node`` makes a float32 weight from constants of fewer bytes, as a kernel can do while it reads them."""
+    if node is None or not all(value is None or value.is_constant for value in node.inputs):
+        return False
+    source = node.inputs[0]
+    small = (DType.float16,) if node.is_op("Cast") else (DType.int8, DType.uint8)
+    is_one = node.is_op("Cast", "DequantizeLinear") and node.output.dtype is DType.float32
+    return is_one and source is not None and source.dtype in small
+
+
+def is_weight(value: Value) -> bool:
+    """Whether a kernel can read ``value`` as packed weights: a constant, or one that it expands."""
+    return value.is_constant or is_expansion(value.producer)
 
 
 @dataclass(frozen=True)
 class Region:
     """``anchor`` is None for a purely elementwise region. ``chain`` is in topological order. ``result`` is the body's
-    value that the node's output holds; ``operands`` maps the body's inputs to the node's."""
+    value that the node's output holds; ``operands`` maps the body's inputs to the node's. ``expansions`` make the
+    anchor's weights from smaller constants (:func:`is_expansion`)."""
 
     node: Node
     anchor: Node | None
     chain: tuple[Node, ...]
     result: Value
     operands: dict[int, Value | None]
+    expansions: tuple[Node, ...] = ()
 
     @classmethod
     def of(cls, node: Node) -> Region:
         body = node.body
         if body is None:
-            elementwise = is_elementwise(node)
+            elementwise = ops.is_elementwise(node)
             return cls(node, None if elementwise else node, (node,) if elementwise else (), node.output, {})
-        anchors = [inner for inner in body.nodes if not is_elementwise(inner)]
+        anchors = [n for n in body.nodes if not ops.is_elementwise(n) and not n.is_op("DequantizeLinear")]
         assert len(anchors) <= 1, f"{node!r} has several anchors"
-        chain = tuple(inner for inner in body.nodes if inner not in anchors)
+        made = {id(value.producer) for anchor in anchors for value in anchor.inputs if value is not None}
+        expansions = tuple(inner for inner in body.nodes if id(inner) in made)
+        chain = tuple(inner for inner in body.nodes if inner not in anchors and inner not in expansions)
         operands = {id(inner): outer for inner, outer in zip(body.inputs, node.inputs, strict=True)}
-        return cls(node, anchors[0] if anchors else None, chain, body.outputs[0], operands)
+        return cls(node, anchors[0] if anchors else None, chain, body.outputs[0], operands, expansions)
 
     def outer(self, value: Value | None) -> Value | None:
         """The graph's value that a body's value stands for (itself outside a body)."""
