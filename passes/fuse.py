@@ -16,7 +16,7 @@ from mcpc.rewrite import control_flow_graphs, substitute
 from .boundary import Candidate, profitable
 
 #: Operators that take what follows them into their own loop nest.
-ANCHORS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
+ANCHORS = ("Conv", "ConvTranspose", "Gemm", "MatMul", "LayerNormalization", "RMSNormalization")
 
 
 @dataclass(frozen=True)
@@ -39,16 +39,12 @@ def _fuse(graph: Graph, ctx: PassContext) -> None:
     order = {node: index for index, node in enumerate(graph.nodes)}
     taken: set[Node] = set()
     for sink in reversed(list(graph.nodes)):
-        if sink in taken or not _is_elementwise(sink) or not _may_end(sink):
+        if sink in taken or not ops.is_elementwise(sink) or not _may_end(sink):
             continue
         group = _Grower(graph, order, ctx).grow(sink)
         taken.update(group)
         if len(group) > 1:
             _replace(graph, sorted(group, key=order.__getitem__))
-
-
-def _is_elementwise(node: Node) -> bool:
-    return isinstance(ops.find(node.domain, node.op), ops.Elementwise)
 
 
 def _may_end(node: Node) -> bool:
@@ -98,7 +94,7 @@ class _Grower:
     def _joins(self, producer: Node, sink: Node) -> bool:
         """Whether ``producer`` becomes part of the group; decisions about operators that fuse at all are recorded."""
         is_anchor = producer.is_op(*ANCHORS)
-        if not is_anchor and not _is_elementwise(producer):
+        if not is_anchor and not ops.is_elementwise(producer):
             return False
         obstacle = self._obstacle(producer, sink, is_anchor)
         if obstacle:
@@ -113,6 +109,8 @@ class _Grower:
         value = producer.output
         if is_anchor and self.anchor is not None:
             return "another operator anchors the group"
+        if sum(output is not None for output in producer.outputs) > 1:
+            return "it has several results"
         if self.graph.is_output(value):
             return "its result is an output"
         if any(user not in self.group for user in value.users):

@@ -9,7 +9,7 @@ from mcpc.ir import Graph
 from mcpc.pipeline import Pass, PassContext
 from mcpc.rewrite import apply_rules
 
-from .rules import affine, arithmetic, noops, pads, reshapes, slices, transposes
+from .rules import affine, arithmetic, noops, normalization, pads, reshapes, slices, transposes
 
 #: Every rule. Where several look at an operator, the first that applies wins.
 RULES = (
@@ -42,6 +42,9 @@ RULES = (
     pads.merge_pad_into_max_pool,
     slices.merge_slices,
     slices.slice_instead_of_gathering_neighbours,
+    normalization.normalize_in_one,
+    normalization.scale_in_normalization,
+    normalization.shift_in_normalization,
     arithmetic.replace_power,
     arithmetic.merge_bounds,
     arithmetic.pool_instead_of_reducing,

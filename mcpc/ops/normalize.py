@@ -1,10 +1,24 @@
-"""BatchNormalization in inference form, Dropout and Identity-like operators."""
+"""BatchNormalization in inference form, LayerNormalization and RMSNormalization."""
 
 from __future__ import annotations
 
-from mcpc.ir import Node, TensorType, dim
-from mcpc.ops.context import FLOATS, InferContext, attribute, expect, expect_rank, fail, type_of, unify
-from mcpc.ops.registry import ROUNDED, Cost, OpDef, register, traffic
+from mcpc.ir import OPSET, DType, Node, TensorType, dim
+from mcpc.ops.context import (
+    FLOATS,
+    InferContext,
+    attribute,
+    axis_of,
+    broadcast,
+    differ,
+    expect,
+    expect_rank,
+    fail,
+    optional_type,
+    show,
+    type_of,
+    unify,
+)
+from mcpc.ops.registry import ACCUMULATED, ROUNDED, Cost, OpDef, register, traffic
 
 
 def infer_batch_normalization(node: Node, context: InferContext) -> list[TensorType]:
@@ -28,3 +42,44 @@ def cost_batch_normalization(node: Node) -> Cost:
 
 
 register(OpDef("BatchNormalization", infer_batch_normalization, cost_batch_normalization, ROUNDED))
+
+
+def infer_layer_normalization(node: Node, context: InferContext) -> list[TensorType]:
+    """X, Scale and B, both broadcast to X → Y, Mean and InvStdDev, whose sizes are 1 from ``axis`` on."""
+    x, statistics = _normalized(node)
+    return [x, statistics, statistics]
+
+
+def infer_rms_normalization(node: Node, context: InferContext) -> list[TensorType]:
+    """X and Scale, broadcast to X → Y."""
+    return [_normalized(node)[0]]
+
+
+def _normalized(node: Node) -> tuple[TensorType, TensorType]:
+    """The types of the result and of a number per normalised part."""
+    x = expect(node, 0, FLOATS)
+    for index in range(1, len(node.inputs)):
+        operand = optional_type(node, index)
+        if operand is None or x.shape is None or operand.shape is None:
+            continue
+        expect(node, index, FLOATS)
+        full = broadcast(node, [x.shape, operand.shape])
+        if full is None or len(full) != x.rank or any(map(differ, full, x.shape)):
+            fail(node, f"input {index} does not broadcast to {show(x)}: {show(operand)}")
+    statistics = DType.float32 if attribute(node, "stash_type", 1) == 1 else x.dtype
+    if x.shape is None:
+        return TensorType(x.dtype, None), TensorType(statistics, None)
+    axis = axis_of(node, attribute(node, "axis", -1), len(x.shape))
+    ones = [1] * (len(x.shape) - axis)
+    return TensorType(x.dtype, x.shape), TensorType(statistics, (*x.shape[:axis], *ones))
+
+
+def cost_layer_normalization(node: Node) -> Cost:
+    """Mean, variance, and what is made of them."""
+    return Cost(dim(8 * type_of(node, 0).elements), traffic(node))
+
+
+register(
+    OpDef("LayerNormalization", infer_layer_normalization, cost_layer_normalization, ACCUMULATED, (17, OPSET)),
+    OpDef("RMSNormalization", infer_rms_normalization, cost_layer_normalization, ACCUMULATED, (23, OPSET)),
+)

@@ -67,6 +67,7 @@ CASES = [
     lstm("LSTM, activation that has no code", activations=["Sigmoid", "Softsign", "Tanh"]),
     lstm("LSTM, activation with alpha", activations=["HardSigmoid", "Tanh", "Tanh"], activation_alpha=[0.3]),
     op("LSTM with computed weights", "E102", "LSTM", (5, 2, 3), (1, 16, 3), W((1, 16, 4)), outputs=3, hidden_size=4),
+    op("LayerNormalization, scale by batch", "E102", "LayerNormalization", (2, 3, 5), (2, 1, 1)),
     op("Pad with a computed value", "E102", "Pad", ROW, W(np.array([1, 1])), np.array(2, np.float32)),
     op("Transpose of rank 9", "E102", "Transpose", (2,) * 9, perm=[8, 7, 6, 5, 4, 3, 2, 1, 0]),
     # types

@@ -4,20 +4,25 @@ An emitter gets a :class:`~mcpc.targets.native.kernel.KernelBuilder` for a regio
 adds the call of a kernel header. It raises ModelError E102 for a form it does not take; :func:`refusal` asks
 beforehand."""
 
-from . import elementwise, linear, move, recurrent, reduce, spatial
+from . import elementwise, index, linear, move, normalize, recurrent, reduce, resize, spatial
 from .move import copy_step
-from .registry import emit, emitters, in_place, refusal
+from .registry import emit, emit_sizes, emitters, in_place, known_contents, refusal
 
 __all__ = [
     "copy_step",
     "elementwise",
     "emit",
+    "emit_sizes",
     "emitters",
     "in_place",
+    "index",
+    "known_contents",
     "linear",
     "move",
+    "normalize",
     "recurrent",
     "reduce",
     "refusal",
+    "resize",
     "spatial",
 ]

@@ -8,10 +8,12 @@ from . import (
     epilogues,
     layouts,
     movement,
+    normalization,
     pooling,
     products,
     recurrent,
     reductions,
+    resizing,
     storage,
 )
 
@@ -24,6 +26,8 @@ FAMILIES: dict[str, Family] = {
         pooling.FAMILY,
         elementwise.FAMILY,
         reductions.FAMILY,
+        resizing.FAMILY,
+        normalization.FAMILY,
         recurrent.FAMILY,
         movement.FAMILY,
         layouts.FAMILY,
