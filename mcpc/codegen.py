@@ -19,7 +19,9 @@ from mcpc.target import Target
 @dataclass
 class Build:
     """The result of :meth:`Family.build`. A shard is a list of arrays that follow each other in the file. Sizes in
-    bytes: ``live_set_bytes`` is the lower limit of ``arena_bytes``, ``scratch_bytes`` is per worker."""
+    bytes: ``live_set_bytes`` is the lower limit of ``arena_bytes``, ``scratch_bytes`` is per worker. ``unbounded``: the
+    arena grows with the sizes of a run, its places are planned then, and ``buffers`` says nothing. ``offset_count``
+    entries of the table of places."""
 
     code: list[Code]
     shards: list[list[np.ndarray[Any, Any]]]
@@ -29,6 +31,8 @@ class Build:
     live_set_bytes: int = 0
     scratch_bytes: int = 0
     state_bytes: int = 0
+    unbounded: bool = False
+    offset_count: int = 0
 
 
 class Family(Protocol):

@@ -10,21 +10,26 @@ from typing import Any
 import numpy as np
 
 from mcpc import abi, onnx_reader, onnx_writer, plugins
-from mcpc._schema import DecisionT, DimRefT, KeyValueT, MetaT, NumberT, PassRecordT, SymbolT, TensorT
+from mcpc._schema import DecisionT, DefaultValueT, DimRefT, KeyValueT, MetaT, NumberT, PassRecordT, SymbolT, TensorT
 from mcpc.artifact import Contents, Golden, write_artifact
 from mcpc.codegen import Build
+from mcpc.dim_range import largest
 from mcpc.dim_text import format_dim
 from mcpc.dtypes import BY_NAME
 from mcpc.errors import ModelError, Problems, UsageError
 from mcpc.files import require_writable
-from mcpc.ir import Graph, TensorType, Value, is_static
+from mcpc.ir import Graph, SizeBound, TensorType, Value, is_static
 from mcpc.pipeline import PassContext, parse_pipeline, run_pipeline
 from mcpc.sample_inputs import sample_inputs
+from mcpc.size_options import Bound, Shape
 from mcpc.target import Target
 from mcpc.verification import ATOL_OF_RANGE, RTOL, reference
 
 #: The packages whose versions an artifact states, since they may change its bytes.
 PACKAGES = ("mcpc", "onnx", "onnxruntime", "numpy", "ziglang")
+
+#: Default values of inputs start at multiples of this many bytes.
+DEFAULT_ALIGNMENT = 64
 
 
 def compile(
@@ -32,21 +37,25 @@ def compile(
     target: str = "host",
     output: Path | str | None = None,
     *,
-    input_shapes: Mapping[str, Sequence[int]] | None = None,
+    input_shapes: Mapping[str, Shape] | None = None,
+    dims: Mapping[str, Bound] | None = None,
+    freeze_defaults: bool = False,
     passes: str | None = None,
     verify_passes: bool = False,
     emit: Path | str | None = None,
-    golden: int | Sequence[Mapping[str, np.ndarray[Any, Any]]] = 1,
+    golden: int | Sequence[Mapping[str, np.ndarray[Any, Any]]] | None = None,
     sign: Path | str | None = None,
     jobs: int | None = None,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> Path:
     """Compile ``model`` (a path, or an ONNX file's bytes) for ``target`` into one file and return its path.
 
-    ``output`` defaults to the model's name in the current folder. ``input_shapes`` fixes the shapes of inputs,
-    ``passes`` is pipeline text that replaces the target's. ``verify_passes`` compares with ONNX Runtime after each
+    ``output`` defaults to the model's name in the current folder. ``input_shapes`` fixes the shapes of inputs (None: a
+    size stays open), ``dims`` fixes symbolic sizes or bounds them: ``{"N": 4, "W": (32, 2048)}``. ``freeze_defaults``
+    makes constants of the initializers that the model also lists as inputs, for callers to override. ``passes`` is pipeline text that replaces the target's. ``verify_passes`` compares with ONNX Runtime after each
     pass. ``emit`` is a folder that keeps the graph after each pass and the generated C. ``golden`` cases are embedded
-    for the self-test: that many on sampled inputs, or one for each of the given inputs (arrays by name). ``sign`` is a
+    for the self-test: that many on sampled inputs, or one for each of the given inputs (arrays by name); None: one,
+    where the model runs on sampled inputs (symbolic sizes may have to fit in ways that no shape shows). ``sign`` is a
     PEM file with an Ed25519 private key. ``jobs`` limits compiler processes. ``progress`` is called with what is being
     done, its index and the number of stages.
 
@@ -65,16 +74,20 @@ def compile(
     )
 
     problems = Problems()
-    graph = onnx_reader.read(model, problems, shapes=input_shapes)
+    ctx.pass_name = "read"
+    graph = onnx_reader.read(
+        model, problems, dims=dims, shapes=input_shapes, freeze_defaults=freeze_defaults, tell=ctx.decide
+    )
     if problems.errors:  # what the target lacks is told now, not at the next try
         problems.errors.extend(family.declined(graph))
     problems.raise_if_any()
-    original = onnx_writer.to_model(graph).SerializeToString() if golden else b""
+    original = onnx_writer.to_model(graph).SerializeToString() if golden != 0 else b""
     series = parse_pipeline(passes if passes is not None else description.pipeline, plugins.passes())
     graph = run_pipeline(graph, [*series, *family.passes(description)], ctx)
     build = family.build(graph, description, ctx, jobs)
-    cases = golden_cases(graph, original, golden)
+    cases = _default_case(graph, original, ctx) if golden is None else golden_cases(graph, original, golden)
     meta = metadata(graph, description, build, ctx)
+    meta.defaults = _defaults(graph, build.shards)
     contents = Contents(meta, build.code, build.shards, cases)
     write_artifact(output, contents, sign_key=Path(sign) if sign is not None else None)
     return output
@@ -91,14 +104,27 @@ def _output_path(model: Path | str | bytes, output: Path | str | None) -> Path:
     return path
 
 
+def _default_case(graph: Graph, reference_model: bytes, ctx: PassContext) -> list[Golden]:
+    """One case on sampled inputs; none, which is recorded, where symbolic sizes are sampled that do not fit."""
+    try:
+        return golden_cases(graph, reference_model, 1)
+    except ModelError as error:
+        if not graph.symbols():
+            raise
+        ctx.pass_name = "self-test"
+        ctx.decide("self-test", "omit", error.message)
+        return []
+
+
 def golden_cases(
     graph: Graph, reference_model: bytes, golden: int | Sequence[Mapping[str, np.ndarray[Any, Any]]]
 ) -> list[Golden]:
     """Cases of the inputs in ``golden``, or that many on sampled inputs; ModelError E100 where those cannot be run."""
     if not isinstance(golden, int):
         return [golden_case(graph, reference_model, feeds) for feeds in golden]
+    samples = [sample_inputs(graph.inputs, seed, bounds=graph.bounds) for seed in range(golden)]
     try:
-        return [golden_case(graph, reference_model, sample_inputs(graph.inputs, seed)) for seed in range(golden)]
+        return [golden_case(graph, reference_model, each) for each in samples]
     except UsageError as error:
         message = f"the model does not run on inputs sampled for its self-test: {error.message}"
         raise ModelError("E100", message, hint="--no-golden leaves the self-test out") from error
@@ -115,7 +141,7 @@ def golden_case(graph: Graph, reference_model: bytes, feeds: Mapping[str, np.nda
 
 def metadata(graph: Graph, target: Target, build: Build, ctx: PassContext) -> MetaT:
     """What META says of the artifact, but for the sections that the writer knows."""
-    symbols = graph.symbols()
+    symbols = [*graph.symbols(), *graph.data_symbols()]
     provenance = {
         **{f"version.{name}": version(name) for name in PACKAGES},
         "target": target.name,
@@ -125,8 +151,8 @@ def metadata(graph: Graph, target: Target, build: Build, ctx: PassContext) -> Me
         modelName=graph.name,
         target=target.name,
         abiVersion=abi.version(),
-        inputs=[_tensor(value, symbols) for value in graph.inputs],
-        outputs=[_tensor(value, symbols) for value in graph.outputs],
+        inputs=[_tensor(value, symbols, graph.bounds) for value in graph.inputs],
+        outputs=[_tensor(value, symbols, graph.bounds) for value in graph.outputs],
         symbols=[_symbol(graph, name) for name in symbols],
         steps=build.steps,
         buffers=build.buffers,
@@ -134,6 +160,8 @@ def metadata(graph: Graph, target: Target, build: Build, ctx: PassContext) -> Me
         liveSetBytes=build.live_set_bytes,
         stateBytes=build.state_bytes,
         scratchBytes=build.scratch_bytes,
+        unbounded=build.unbounded,
+        offsetCount=build.offset_count,
         passes=[PassRecordT(r.name, r.spec, r.nodes_before, r.nodes_after) for r in ctx.records],
         decisions=[
             DecisionT(d.pass_name, d.subject, d.action, d.reason, [NumberT(k, v) for k, v in d.numbers.items()])
@@ -143,7 +171,25 @@ def metadata(graph: Graph, target: Target, build: Build, ctx: PassContext) -> Me
     )
 
 
-def _tensor(value: Value, symbols: Sequence[str]) -> TensorT:
+def _defaults(graph: Graph, shards: list[list[np.ndarray[Any, Any]]]) -> list[DefaultValueT]:
+    """Puts the values that inputs have where the caller leaves them out into a shard of their own."""
+    chunks: list[np.ndarray[Any, Any]] = []
+    result: list[DefaultValueT] = []
+    end = 0
+    for index, value in enumerate(graph.inputs):
+        if value.default is None:
+            continue
+        padding = -end % DEFAULT_ALIGNMENT
+        chunks += [np.zeros(padding, np.uint8), value.default]
+        shape, nbytes = list(value.default.shape), value.default.nbytes
+        result.append(DefaultValueT(index, shape, len(shards), end + padding, nbytes))
+        end += padding + nbytes
+    if chunks:
+        shards.append(chunks)
+    return result
+
+
+def _tensor(value: Value, symbols: Sequence[str], bounds: Mapping[str, SizeBound]) -> TensorT:
     type: TensorType = value.type
     dims = []
     for size in type.dims:
@@ -155,10 +201,11 @@ def _tensor(value: Value, symbols: Sequence[str]) -> TensorT:
         dtype=BY_NAME[type.dtype.name].code,
         dims=dims,
         dimTexts=[] if is_static(type.dims) else [format_dim(size) for size in type.dims],
-        maxBytes=int(type.nbytes) if is_static(type.dims) else 0,
+        maxBytes=largest(type.nbytes, bounds) or 0,
     )
 
 
 def _symbol(graph: Graph, name: str) -> SymbolT:
-    low, high = graph.bounds.get(name, (0, None))
+    low, limit = graph.bounds.get(name, (0, None))
+    high = None if limit is None else largest(limit, graph.bounds)
     return SymbolT(name, low, -1 if high is None else high)

@@ -76,6 +76,10 @@ class DType(enum.Enum):
 Dim: TypeAlias = int | sympy.Expr
 
 
+#: The smallest and largest value of a symbolic size. The largest may depend on other sizes; None: unbounded.
+SizeBound: TypeAlias = tuple[int, Dim | None]
+
+
 def symbol(name: str) -> sympy.Symbol:
     """The run-time size called ``name`` (any text: '?', 'p2o.DynamicDimension.1')."""
     return sympy.Symbol(name, integer=True, nonnegative=True)
@@ -86,6 +90,15 @@ def dim(value: int | sympy.Expr) -> Dim:
     if isinstance(value, sympy.Expr):
         return int(value) if value.is_Integer else value
     return int(value)
+
+
+def names_of(sizes: Iterable[Dim]) -> list[str]:
+    """Names of the symbols in ``sizes``, each once."""
+    names: dict[str, None] = {}
+    for size in sizes:
+        if not isinstance(size, int):
+            names.update(dict.fromkeys(sorted(str(s.name) for s in size.free_symbols)))
+    return list(names)
 
 
 def is_static(shape: Sequence[Dim] | None) -> bool:
@@ -175,15 +188,17 @@ class Quant:
 class Value:
     """A tensor: made by a node, fed as a graph input, or constant (``data`` is set; external data stay mapped).
 
-    ``users`` holds the consuming nodes, one entry a use; :class:`Node` and :class:`Graph` keep it current.
+    ``users`` holds the consuming nodes, one entry a use; :class:`Node` and :class:`Graph` keep it current. ``default``
+    is what a graph input holds where the caller leaves it out; None: it must be fed.
     """
 
-    __slots__ = ("data", "name", "producer", "type", "users")
+    __slots__ = ("data", "default", "name", "producer", "type", "users")
 
     def __init__(self, name: str, type: TensorType, data: np.ndarray[Any, Any] | None = None) -> None:
         self.name = name
         self.type = type
         self.data = data
+        self.default: np.ndarray[Any, Any] | None = None
         self.producer: Node | None = None
         self.users: list[Node] = []
 
@@ -284,15 +299,18 @@ class _Edit:
 class Graph:
     """Nodes in topological order between inputs and outputs.
 
-    ``bounds`` maps a symbol's name to its smallest and largest value (None: unbounded). All changes go through
-    the methods, which keep producers and users current; :meth:`verify` checks that nothing went around them.
+    ``bounds`` maps a symbol's name to its smallest and largest value. ``assumptions`` are pairs of sizes that type
+    inference took for equal without proof, with the name of a node that needs it: code has to check them. All changes
+    go through the methods, which keep producers and users current; :meth:`verify` checks that nothing went around
+    them.
     """
 
     name: str
     inputs: list[Value] = field(default_factory=list)
     outputs: list[Value] = field(default_factory=list)
     nodes: list[Node] = field(default_factory=list)
-    bounds: dict[str, tuple[int, int | None]] = field(default_factory=dict)
+    bounds: dict[str, SizeBound] = field(default_factory=dict)
+    assumptions: dict[tuple[Dim, Dim], str] = field(default_factory=dict)
     metadata: dict[str, str] = field(default_factory=dict)
     _names: set[str] = field(default_factory=set, repr=False)
     _edit: _Edit | None = field(default=None, repr=False, compare=False)
@@ -509,12 +527,13 @@ class Graph:
 
     def symbols(self) -> list[str]:
         """Names of the symbolic sizes of the inputs, in order of first appearance."""
-        names: dict[str, None] = {}
-        for value in self.inputs:
-            for size in value.shape or ():
-                if not isinstance(size, int):
-                    names.update(dict.fromkeys(sorted(str(s.name) for s in size.free_symbols)))
-        return list(names)
+        return names_of(size for value in self.inputs for size in value.shape or ())
+
+    def data_symbols(self) -> list[str]:
+        """Names of the sizes that only the run's data show, in order of first appearance."""
+        made = (output for node in self.nodes for output in node.outputs if output is not None)
+        known = set(self.symbols())
+        return [name for name in names_of(size for value in made for size in value.shape or ()) if name not in known]
 
     def is_output(self, value: Value) -> bool:
         return any(output is value for output in self.outputs)

@@ -15,7 +15,7 @@ import numpy as np
 
 from mcpc.dim_text import parse_dim
 from mcpc.errors import ModelError
-from mcpc.ir import DType, Graph, Node, Quant, TensorType, Value, is_static
+from mcpc.ir import Dim, DType, Graph, Node, Quant, TensorType, Value, is_static
 
 _STRING = r'"(?:[^"\\\n]|\\.)*"'
 _TOKEN = re.compile(
@@ -160,6 +160,11 @@ class _Parser:
                 graph.metadata[key] = tokens.take("string")
             elif tokens.accept_word("dim"):
                 self._bounds(graph)
+            elif tokens.accept_word("assume"):
+                left = parse_dim(tokens)
+                tokens.take("=")
+                right = parse_dim(tokens)
+                graph.assumptions[left, right] = tokens.take("string")
             elif tokens.accept_word("input"):
                 value = self._declared(own)
                 graph.add_input(value.name, value.type)
@@ -182,7 +187,13 @@ class _Parser:
         tokens.expect_word("in")
         low = int(tokens.take("int"))
         tokens.take("..")
-        graph.bounds[name] = low, int(tokens.take()) if tokens.kind == "int" else None
+        high: Dim | None = None
+        if tokens.kind == "int":
+            high = int(tokens.take())
+        elif tokens.accept("("):
+            high = parse_dim(tokens)
+            tokens.take(")")
+        graph.bounds[name] = low, high
 
     def _node(self, graph: Graph, own: dict[str, Value], outer: dict[str, Value], depth: int) -> None:
         tokens = self._tokens

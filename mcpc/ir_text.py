@@ -2,6 +2,7 @@
 
     graph "digits" {
       dim N in 1..16
+      assume N = M "add"
       input %x: float32[N, 1, 8, 8]
       const %w: float32[8, 1, 3, 3] = sha256:1a2b3c4d5e6f
       const %zero: float32[] = 0.0
@@ -12,7 +13,7 @@
       output %z
     }
 
-``_`` is an operand that is left out, ``float32[*]`` a tensor of unknown rank, ``@0231`` a layout, ``0.1f`` the float32
+``dim`` bounds a symbol, ``assume`` states sizes that a node needs to be equal. ``_`` is an operand that is left out, ``float32[*]`` a tensor of unknown rank, ``@0231`` a layout, ``0.1f`` the float32
 nearest to 0.1 where an attribute's 64-bit number would print long. Constants print inline while they are small, as
 ``splat(0.5)`` where all elements are the same, else as a digest of their bytes. The same graph gives the same text.
 """
@@ -28,7 +29,7 @@ from typing import Any
 import numpy as np
 
 from mcpc.dim_text import format_dim, quote
-from mcpc.ir import DType, Graph, Node, Quant, TensorType, Value, symbol
+from mcpc.ir import Dim, DType, Graph, Node, Quant, TensorType, Value, symbol
 from mcpc.ir_parser import array_of, parse_graph
 
 __all__ = ["INLINE", "format_graph", "format_type", "parse_graph"]
@@ -78,7 +79,9 @@ def _graph_lines(graph: Graph, inline: int, outer: set[int]) -> Iterator[str]:
     for key, text in sorted(graph.metadata.items()):
         yield f"{_INDENT}meta {quote(key)} = {quote(text)}"
     for name, (low, high) in sorted(graph.bounds.items()):
-        yield f"{_INDENT}dim {_format_symbol(name)} in {low}..{'' if high is None else high}"
+        yield f"{_INDENT}dim {_format_symbol(name)} in {low}..{_format_limit(high)}"
+    for (left, right), node_name in graph.assumptions.items():
+        yield f"{_INDENT}assume {format_dim(left)} = {format_dim(right)} {quote(node_name)}"
     for value in graph.inputs:
         yield f"{_INDENT}input {_declared(value)}"
     constants = [value for value in graph.constants() if id(value) not in outer]
@@ -92,6 +95,10 @@ def _graph_lines(graph: Graph, inline: int, outer: set[int]) -> Iterator[str]:
     for value in graph.outputs:
         yield f"{_INDENT}output {_format_name(value)}"
     yield "}"
+
+
+def _format_limit(high: Dim | None) -> str:
+    return "" if high is None else str(high) if isinstance(high, int) else f"({format_dim(high)})"
 
 
 def _node_lines(node: Node, inline: int, outer: set[int]) -> Iterator[str]:

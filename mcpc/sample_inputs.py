@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -19,10 +19,14 @@ from mcpc.errors import UsageError
 
 if TYPE_CHECKING:
     from mcpc.ir import Value
+    from mcpc.loader import Session
 
 Array = np.ndarray[Any, Any]
 
 _UNLIMITED = 2**64
+
+#: The smallest and largest value of a symbolic size. The largest may be an expression; None: unbounded.
+Bound = tuple[int, Any]
 
 
 class Input(Protocol):
@@ -40,71 +44,121 @@ def sample_inputs(
     inputs: Iterable[Input],
     seed: int,
     sizes: Mapping[str, int] | None = None,
-    bounds: Mapping[str, tuple[int, int | None]] | None = None,
+    bounds: Mapping[str, Bound] | None = None,
     limits: Mapping[str, int] | None = None,
 ) -> dict[str, Array]:
     """One tensor an input, by name; the same seed gives the same numbers.
 
     Symbolic sizes take the value in ``sizes``, else a usual one for their place (batch 1, images of 64 or 128 pixels,
     sequences of 16 or 32, which of the two depends on the seed), kept within ``bounds``; one symbol has one value in
-    all inputs. Integers of the inputs that ``limits`` names stay below its value.
+    all inputs. Integers of the inputs that ``limits`` names stay below its value. Inputs with a default have that.
 
-    Raises :class:`UsageError` E002 where a rank is unknown.
+    Raises :class:`UsageError` E002 where a rank is unknown, E001 where ``sizes`` names no size or one out of bounds.
     """
-    chosen: dict[str, int] = dict(sizes or {})
+    inputs = list(inputs)
+    chosen = _choose_sizes(inputs, seed, sizes or {}, bounds or {})
     result: dict[str, Array] = {}
     for index, item in enumerate(inputs):
-        shape = _resolve_shape(item, seed, chosen, bounds or {})
+        default = _default(item)
+        if default is not None:
+            result[item.name] = default
+            continue
+        shape = tuple(size if isinstance(size, int) else chosen[_name(size)] for size in item.shape)
         rng = np.random.default_rng([seed, index])
         result[item.name] = _values(item, _dtype(item), shape, rng, (limits or {}).get(item.name, _UNLIMITED))
     return result
 
 
-def artifact_inputs(path: Path | str, inputs: Iterable[Input], seed: int) -> dict[str, Array]:
-    """Inputs for the artifact at ``path``, whose ``inputs`` a session describes, as :func:`sample_inputs` makes them.
+def usual_sizes(inputs: Iterable[Input], bounds: Mapping[str, Bound]) -> dict[str, int]:
+    """The values that :func:`sample_inputs` gives to the symbols of ``inputs``, with seed 0."""
+    return _choose_sizes(list(inputs), 0, {}, bounds)
+
+
+def artifact_inputs(
+    path: Path | str, session: Session, seed: int, sizes: Mapping[str, int] | None = None
+) -> dict[str, Array]:
+    """Inputs for the artifact at ``path``, which ``session`` has open, as :func:`sample_inputs` makes them.
 
     Integers stay within those of the self-test: it comes from the graph, which showed what they index.
     """
     from mcpc.artifact import Artifact
 
-    inputs = list(inputs)
     limits: dict[str, int] = {}
     with Artifact.open(path) as artifact:
         for case in artifact.golden():
-            for item, array in zip(inputs, case.inputs, strict=True):
+            for item, array in zip(artifact.meta.inputs, case.inputs, strict=True):
                 if array.dtype.kind in "iu" and array.size:
                     limits[item.name] = max(limits.get(item.name, 1), int(array.max()) + 1)
-    return sample_inputs(inputs, seed, limits=limits)
+    return sample_inputs(session.get_inputs(), seed, sizes, session.bounds, limits)
 
 
 # ---- sizes
 
 
-def _resolve_shape(
-    item: Input, seed: int, chosen: dict[str, int], bounds: Mapping[str, tuple[int, int | None]]
-) -> tuple[int, ...]:
-    if item.shape is None:
-        raise UsageError(
-            "E002", f"input {item.name!r} has no known rank", hint="give its shape with --input-shape NAME:1x3x224x224"
-        )
+def _name(size: Any) -> str:
+    """The name of a symbolic size: a session's is a text, a graph's a symbol."""
+    return size if isinstance(size, str) else str(size.name)
 
-    def value_of(name: str, axis: int) -> int:
-        if name not in chosen:
-            low, high = bounds.get(name, (0, None))
-            usual = max(low, _usual_size(name, axis, len(item.shape), seed))
-            chosen[name] = usual if high is None else min(high, usual)
-        return chosen[name]
 
-    sizes: list[int] = []
-    for axis, size in enumerate(item.shape):
-        if isinstance(size, int):
-            sizes.append(size)
-        elif isinstance(size, str):
-            sizes.append(value_of(size, axis))
-        else:  # a sympy expression
-            symbols = sorted(size.free_symbols, key=lambda symbol: str(symbol.name))
-            sizes.append(int(size.subs({symbol: value_of(str(symbol.name), axis) for symbol in symbols})))
-    return tuple(sizes)
+def _default(item: Input) -> Array | None:
+    """What the input of a graph holds where it is left out; None where it must be fed."""
+    array: Array | None = getattr(item, "default", None)
+    return array
+
+
+def _choose_sizes(
+    inputs: Sequence[Input], seed: int, sizes: Mapping[str, int], bounds: Mapping[str, Bound]
+) -> dict[str, int]:
+    """A value for every symbolic size of the inputs."""
+    places: dict[str, tuple[int, int]] = {}  # name -> axis and rank where it is met first
+    fixed: dict[str, int] = {}
+    for item in inputs:
+        if item.shape is None:
+            message = f"input {item.name!r} has no known rank"
+            raise UsageError("E002", message, hint="give its shape with --input-shape NAME:1x3x224x224")
+        default = _default(item)
+        for axis, size in enumerate(item.shape):
+            if not isinstance(size, int):
+                places.setdefault(_name(size), (axis, len(item.shape)))
+                if default is not None:
+                    fixed[_name(size)] = default.shape[axis]
+    for name, value in sizes.items():
+        _check_size(name, value, bounds, places)
+    fixed.update(sizes)
+    chosen: dict[str, int] = {}
+    for name, (axis, rank) in places.items():
+        low, high = bounds.get(name, (0, None))
+        usual = max(low, _usual_size(name, axis, rank, seed))
+        chosen[name] = fixed.get(name, usual if high is None else min(high, usual))
+    for name in places.keys() - fixed.keys():
+        chosen[name] = _sum_of_others(name, chosen)
+    return chosen
+
+
+def _check_size(name: str, value: int, bounds: Mapping[str, Bound], known: Iterable[str]) -> None:
+    if name not in known:
+        names = ", ".join(known) or "none"
+        raise UsageError("E001", f"--dim {name}: there is no such size", hint=f"the symbolic sizes: {names}")
+    low, high = bounds.get(name, (0, None))
+    if value < low or (high is not None and value > high):
+        limit = f"at least {low}" if high is None else f"in {low}..{high}"
+        raise UsageError("E001", f"--dim {name}={value}: the size must be {limit}")
+
+
+def _sum_of_others(name: str, chosen: Mapping[str, int]) -> int:
+    """The value of a size, where its name says that it is a sum, that of its parts.
+
+    Exporters call the length of a mask total_sequence_length, beside sequence_length and past_sequence_length, or plainly
+    "past_sequence_length + 1".
+    """
+    words = _words(name)
+    if "total" in words:
+        parts = [value for other, value in chosen.items() if other != name and _words(other) >= words - {"total"}]
+        return sum(parts) or chosen[name]
+    terms = [term.strip() for term in name.split("+")]
+    if len(terms) > 1 and all(term in chosen or term.isdigit() for term in terms):
+        return sum(chosen[term] if term in chosen else int(term) for term in terms)
+    return chosen[name]
 
 
 def _usual_size(name: str, axis: int, rank: int, seed: int) -> int:

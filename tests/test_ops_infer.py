@@ -479,13 +479,13 @@ def test_what_does_not_fit_is_an_error(case: tuple[str, list[Array | None], dict
     assert (caught.value.code, caught.value.node, caught.value.op) == (code, "the_node", op)
 
 
-def test_two_symbols_are_not_guessed_to_be_equal() -> None:
+def test_two_symbols_are_taken_to_be_equal_and_that_is_recorded() -> None:
     graph = Graph("symbols")
     a, b = (graph.add_input(n, TensorType(DType.float32, (symbol(n),))) for n in "ab")
-    graph.emit("Add", [a, b], [a.type], name="sum")
-    with pytest.raises(ModelError) as caught:
-        ops.infer_graph(graph)
-    assert caught.value.code == "E108"
+    (total,) = graph.emit("Add", [a, b], [a.type], name="sum")
+    ops.infer_graph(graph)
+    assert total.shape == (symbol("a"),)
+    assert graph.assumptions == {(symbol("a"), symbol("b")): "sum"}
 
 
 def test_every_fault_is_reported_and_what_follows_one_is_not() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import replace
 from typing import NoReturn
 
@@ -11,7 +13,7 @@ import sympy
 
 from mcpc.dim_text import format_dim
 from mcpc.errors import ModelError
-from mcpc.ir import Dim, DType, Node, TensorType, Value, dim, is_static, symbol
+from mcpc.ir import SizeBound, Dim, DType, Node, TensorType, Value, dim, is_static, symbol
 from mcpc.ops.registry import Contents
 
 #: Tensors with more elements than this are data, not shapes: their contents are not followed.
@@ -27,11 +29,18 @@ INDEX = frozenset({DType.int32, DType.int64})
 ALL = frozenset(DType)
 
 
+#: Pairs of sizes that the node whose types are being inferred takes for equal; None where nobody asks.
+_assumed: ContextVar[list[tuple[Dim, Dim]] | None] = ContextVar("assumed", default=None)
+
+
 class InferContext:
-    """Contents of small integer tensors, known as numbers or symbols while their types are inferred."""
+    """What is found out while types are inferred: ``contents`` of small integer tensors, as numbers or symbols;
+    ``bounds`` of the sizes that only data can show; ``assumptions`` as in :class:`mcpc.ir.Graph`."""
 
     def __init__(self) -> None:
         self._contents: dict[int, Contents] = {}
+        self.bounds: dict[str, SizeBound] = {}
+        self.assumptions: dict[tuple[Dim, Dim], str] = {}
 
     def contents(self, value: Value | None) -> Contents | None:
         """The elements of an integer or bool tensor (None where one is unknown); None where nothing is known."""
@@ -55,10 +64,28 @@ class InferContext:
         if any(item is not None for item in flat):
             self._contents[id(value)] = object_array(flat).reshape(contents.shape)
 
-    def unknown(self, node: Node, axis: int, output: int = 0) -> sympy.Symbol:
-        """The symbol for a size that only data can show, named after the output and the axis."""
+    def unknown(self, node: Node, axis: int, output: int = 0, low: int = 0, high: Dim | None = None) -> sympy.Symbol:
+        """The symbol for a size that only data can show, within low … high (None: no limit), named after the output and
+        the axis."""
         value = node.outputs[output] if output < len(node.outputs) else None
-        return symbol(f"{value.name if value is not None else node.name}:{axis}")
+        name = f"{value.name if value is not None else node.name}:{axis}"
+        self.bounds[name] = low, high
+        return symbol(name)
+
+    def data_size(self, node: Node, output: int, axis: int, low: int = 0, high: Dim | None = None) -> sympy.Symbol:
+        return self.unknown(node, axis, output, low, high)
+
+    @contextmanager
+    def assuming(self, node: Node) -> Iterator[None]:
+        """Within the block, what :func:`assume_equal` is told goes to ``assumptions``."""
+        pairs: list[tuple[Dim, Dim]] = []
+        token = _assumed.set(pairs)
+        try:
+            yield
+        finally:
+            _assumed.reset(token)
+            for pair in pairs:
+                self.assumptions.setdefault(pair, node.name)
 
 
 def _limits(dtype: DType) -> tuple[int, int]:
@@ -226,18 +253,30 @@ def larger(a: Dim, b: Dim) -> Dim:
     return max(a, b) if isinstance(a, int) and isinstance(b, int) else dim(sympy.Max(a, b))
 
 
+def assume_equal(a: Dim, b: Dim) -> Dim:
+    """The simpler of two sizes that must be equal for the node to be valid. Where that is not certain, code checks it
+    in every run."""
+    if not same(a, b):
+        pairs = _assumed.get()
+        if pairs is not None:
+            pairs.append((a, b) if str(a) <= str(b) else (b, a))
+    if isinstance(a, int) or isinstance(b, int):
+        return a if isinstance(a, int) else b
+    return a if sympy.count_ops(a) <= sympy.count_ops(b) else b
+
+
 def unify(node: Node, a: Dim, b: Dim, what: str) -> Dim:
-    """The common value of two sizes that must be equal; a number where one of them is."""
+    """The common value of two sizes that must be equal."""
     if differ(a, b):
         fail(node, f"{what}: {a} and {b} must be equal")
-    return a if isinstance(a, int) else b if isinstance(b, int) else a
+    return assume_equal(a, b)
 
 
 def broadcast(node: Node, shapes: Sequence[tuple[Dim, ...] | None]) -> tuple[Dim, ...] | None:
     """ONNX's multidirectional broadcasting; None where a rank is unknown.
 
-    A number above 1 beats a symbol, which must be 1 or equal to it. Two symbols that are not known to be equal could
-    mean either's broadcast: E108.
+    Sizes that are not known to be equal are taken to be so, since a symbol rarely stands for 1: see
+    :func:`assume_equal`.
     """
     known = [shape for shape in shapes if shape is not None]
     if len(known) < len(shapes):
@@ -254,14 +293,7 @@ def broadcast(node: Node, shapes: Sequence[tuple[Dim, ...] | None]) -> tuple[Dim
                 size = other
             elif isinstance(size, int) and isinstance(other, int):
                 fail(node, "shapes do not broadcast: " + " and ".join(map(shown, known)))
-            elif isinstance(size, int) or isinstance(other, int):
-                size = size if isinstance(size, int) else other
             else:
-                fail(
-                    node,
-                    f"sizes {size} and {other} are not known to be equal: " + " and ".join(map(shown, known)),
-                    "E108",
-                    hint="fix one of them with --dim or --input-shape",
-                )
+                size = assume_equal(size, other)
         result.append(size)
     return tuple(result)

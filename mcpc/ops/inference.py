@@ -19,32 +19,39 @@ def infer_graph(
 ) -> InferContext:
     """Set the type of every node output from the types of graph inputs and constants.
 
-    Layout, quantisation and sparsity of the outputs stay. Every fault goes to ``problems``, or is raised together at
+    Layout, quantisation and sparsity of the outputs stay; bounds and assumptions are added to the graph's. Every fault goes to ``problems``, or is raised together at
     the end where that is None; what depends on a faulty node, or on the ``unknown`` values, is left alone. Returns what
     is known of the contents of integer tensors.
     """
     own = Problems() if problems is None else problems
     context = InferContext() if context is None else context
+    _infer_nodes(graph, own, context, unknown)
+    if problems is None:
+        own.raise_if_any()
+    graph.bounds = context.bounds | graph.bounds
+    graph.assumptions = context.assumptions | graph.assumptions
+    return context
+
+
+def _infer_nodes(graph: Graph, problems: Problems, context: InferContext, unknown: Iterable[Value] = ()) -> None:
     faulty = {id(value) for value in unknown}
     for node in graph.nodes:
         if find(node.domain, node.op) is None:
-            own.add(unsupported(node.domain, node.op, node.name, opset_of(graph, node.domain)))
+            problems.add(unsupported(node.domain, node.op, node.name, opset_of(graph, node.domain)))
         elif not any(id(value) in faulty for value in graph.node_reads(node)):
             try:
                 infer_node(node, context)
                 continue
             except McpcError as error:
-                own.add(error)
+                problems.add(error)
         faulty.update(id(output) for output in node.outputs if output is not None)
-    if problems is None:
-        own.raise_if_any()
-    return context
 
 
 def infer_node(node: Node, context: InferContext) -> None:
     """Set the types of one node's outputs, and remember their contents where they are small integers."""
     definition = get(node)
-    types = definition.infer(node, context)
+    with context.assuming(node):
+        types = definition.infer(node, context)
     if len(types) < len(node.outputs):
         message = f"{node.op} has at most {len(types)} outputs, this one has {len(node.outputs)}"
         raise ModelError("E104", message, op=node.op, node=node.name)
@@ -76,7 +83,9 @@ def infer_fused(node: Node, context: InferContext) -> list[TensorType]:
         if outer is not None:
             inner.type = outer.type
             context.remember(inner, context.contents(outer))
-    infer_graph(body, None, context)
+    problems = Problems()
+    _infer_nodes(body, problems, context)
+    problems.raise_if_any()
     return [replace(value.type, layout=None, quant=None, sparsity=None) for value in body.outputs]
 
 

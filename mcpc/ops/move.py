@@ -86,6 +86,13 @@ def slice_length(size: Dim, start: Dim, end: Dim, step: int) -> Dim | None:
     return larger(0, ceil_div(span, abs(step)))
 
 
+def slice_start(size: Dim, start: Dim, step: int) -> Dim | None:
+    """The index of the first element that a Slice picks from an axis; None where signs are not known."""
+    if isinstance(size, int) and isinstance(start, int):
+        return slice_range(size, start, start, step).start
+    return _clamped(size, start, 0, size if step > 0 else dim(size - 1))
+
+
 def _clamped(size: Dim, position: Dim, low: int, high: Dim) -> Dim | None:
     """``position``, counted from the end where negative, within low … high; high wins where the axis is empty."""
     if isinstance(position, int):

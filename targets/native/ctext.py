@@ -35,10 +35,37 @@ def c_type(dtype: DType) -> str:
 
 
 class _SizePrinter(StrPrinter):
-    """sympy to C over int64_t; every symbol is a local variable that the kernel loads from env->symbols."""
+    """sympy to C over int64_t; every symbol is a local variable that the kernel loads from env->symbols. Quotients are
+    whole where the size is valid."""
 
     def _print_Symbol(self, expr: sympy.Symbol) -> str:
         return size_variable(str(expr.name))
+
+    def _print_Pow(self, expr: sympy.Pow, rational: bool = False) -> str:
+        count = int(expr.exp)
+        base = self._print(expr.base)
+        if count < 0:
+            return f"floor_div(1, {self._print(expr.base**-count)})"
+        return f"({' * '.join([f'({base})'] * count)})"
+
+    def _print_Add(self, expr: sympy.Add, order: object = None) -> str:
+        numerator, denominator = expr.as_numer_denom()  # the terms by themselves may not be whole
+        if denominator == 1:
+            return str(super()._print_Add(expr, order))
+        return f"(({self._print(numerator)}) / ({self._print(denominator)}))"
+
+    def _print_Mul(self, expr: sympy.Mul) -> str:
+        numerator, denominator = expr.as_numer_denom()
+        if denominator.is_number:
+            return str(super()._print_Mul(expr))
+        return f"floor_div({self._print(numerator)}, {self._print(denominator)})"  # never traps
+
+    def _print_Mod(self, expr: sympy.Mod) -> str:
+        return f"floor_mod({self._print(expr.args[0])}, {self._print(expr.args[1])})"
+
+    def _print_Abs(self, expr: sympy.Abs) -> str:
+        inner = self._print(expr.args[0])
+        return f"max_size({inner}, -({inner}))"
 
     def _print_floor(self, expr: sympy.Expr) -> str:
         numerator, denominator = expr.args[0].as_numer_denom()

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import sympy
+
 from mcpc import abi, ops
-from mcpc._schema import BufferT, StepT
+from mcpc._schema import StepT
 from mcpc.artifact import Code
 from mcpc.codegen import Build
 from mcpc.errors import ModelError, Problems
-from mcpc.ir import Graph, Value, is_static
+from mcpc.ir import Dim, Graph, Value, dim, is_static, symbol
 from mcpc.pipeline import Pass, PassContext
+from mcpc.sample_inputs import usual_sizes
 from mcpc.target import Target, Variant
 
 from . import emit, module
+from .arena import MOST_BYTES, Arena
+from .ctext import size
 from .image import flatten
-from .kernel import Operand, Step
+from .kernel import Operand, Step, Workspace
 from .layout import AssignLayouts
 from .lower import Lower
+from .schedule import schedule
 from .storage import Storage
 from .toolchain import Machine, Unit, compile_objects, link_image
 from .weights import Weights
@@ -31,8 +37,8 @@ PARALLEL_GAIN = 4.0
 #: Operators without a kernel of their own that the generic passes replace.
 REWRITTEN = ("BatchNormalization",)
 
-#: No tensor may take more bytes: what a process can address. Below it no size or offset leaves 64 bits.
-MOST_BYTES = 2**47
+#: What a size that only data show is taken for where costs are stated.
+TYPICAL_SIZE = 16
 
 
 class NativeFamily:
@@ -58,97 +64,105 @@ class NativeFamily:
     def build(self, graph: Graph, target: Target, ctx: PassContext, jobs: int | None) -> Build:
         """Generate, compile and check the code of ``graph`` for every variant of ``target``.
 
-        Raises all nodes without native code at once (E101, E102, E109), E108 for sizes that are not known, E111 for
-        tensors beyond :data:`MOST_BYTES`.
+        Raises all nodes without native code at once (E101, E102, E108, E109), E111 for tensors beyond
+        :data:`MOST_BYTES`.
         """
-        require_static(graph)
-        storage = Storage(graph, emit.in_place)
-        steps = emit_steps(graph, storage, target.nr)
+        require_sizes(graph)
+        plan = schedule(graph, target.nr)
+        storage = Storage(graph, plan, emit.in_place)
+        copies = [emit.copy_step(value, storage.output_value(value, i), target.nr) for value, i in storage.copies]
+        steps = [*storage.steps, *copies]
+        arena = Arena(storage.arena_buffers, graph.bounds)
         weights = Weights()
+        typical = typical_sizes(graph)
         calls, records = [], []
-        for index, step in enumerate(steps):
-            addresses = [_address(operand, storage, weights) for operand in step.operands]
-            record = _record(step, target, [index for kind, index, _ in addresses if kind == "constant"])
-            is_parallel = record.predictedUs >= PARALLEL_GAIN * target.parallel_us
+        for step in steps:
+            addresses = [_address(operand, storage, arena, weights) for operand in step.operands]
+            shards = [place.index for place in addresses if place.kind == "constant"]
+            cost = ops.get(step.node).cost(step.node)
+            record = _record(step, cost, typical, target, shards)
             title = f"{step.region.label}, {record.name}: {step.node.output.type}"
-            calls.append(module.Call(step, [module.address(*place) for place in addresses], title, is_parallel))
+            calls.append(module.Call(step, addresses, title, parallel_condition(cost, target)))
             records.append(record)
-        units = module.units(graph, calls, storage.plan.arena)
+        units = module.units(graph, calls, arena)
         if ctx.emit is not None:
             write_sources(units, ctx.emit / "c")
         return Build(
             code=[compile_variant(units, target, variant, jobs) for variant in target.variants],
             shards=weights.shards,
             steps=records,
-            buffers=[BufferT(b.name, b.offset, b.nbytes, b.first, b.last) for b in storage.arena_buffers],
-            arena_bytes=storage.plan.arena,
-            live_set_bytes=storage.plan.live_set,
+            buffers=arena.records(),
+            arena_bytes=arena.nbytes,
+            live_set_bytes=arena.live_set,
             scratch_bytes=max((step.scratch for step in steps), default=0),
+            unbounded=arena.is_dynamic,
+            offset_count=arena.offset_count,
         )
 
 
-def require_static(graph: Graph) -> None:
-    """Native code has fixed sizes so far."""
+def require_sizes(graph: Graph) -> None:
+    """Every input needs a rank, and no tensor of fixed size may be larger than memory."""
     problems = Problems()
     for value in graph.inputs:
-        if not is_static(value.shape):
-            shape = value.shape if value.shape is not None else (1, 3, 224, 224)
-            example = "x".join(str(size) if isinstance(size, int) else "1" for size in shape)
+        if value.shape is None:
             problems.add(
                 ModelError(
                     "E108",
-                    f"input %{value.name} has sizes that are not fixed: {value.type}",
-                    hint=f"fix them, e.g. --input-shape {value.name}:{example}",
+                    f"the rank of input %{value.name} is not known",
+                    hint=f"give its shape, e.g. --input-shape {value.name}:1x3x224x224",
                 )
             )
     problems.raise_if_any()
-    for node in graph.nodes:
-        for output in node.outputs:
-            if output is not None and not is_static(output.shape):
-                problems.add(
-                    ModelError(
-                        "E108", f"the size of %{output.name} depends on data: {output.type}", op=node.op, node=node.name
-                    )
-                )
-    problems.raise_if_any()
     for value in graph.values():
-        if value.type.nbytes > MOST_BYTES:
+        if value.shape is not None and is_static(value.shape) and value.type.nbytes > MOST_BYTES:
             name = value.producer.name if value.producer is not None else ""
             problems.add(ModelError("E111", f"%{value.name} does not fit into memory: {value.type}", node=name))
     problems.raise_if_any()
 
 
-def emit_steps(graph: Graph, storage: Storage, nr: int) -> list[Step]:
-    """One step a computing node, and one for each output that lies elsewhere."""
-    problems = Problems()
-    steps: list[Step] = []
-    for node in storage.steps:
-        with problems.collect():
-            steps.append(emit.emit(node, nr))
-    for value, index in storage.copies:
-        steps.append(emit.copy_step(value, storage.output_value(value, index), nr))
-    problems.raise_if_any()
-    return steps
+def typical_sizes(graph: Graph) -> dict[sympy.Symbol, int]:
+    """A usual value for every symbol: what costs are stated for."""
+    sizes: dict[str, int] = dict(usual_sizes(graph.inputs, graph.bounds))
+    for name in graph.data_symbols():
+        low, high = graph.bounds.get(name, (0, None))
+        limit = None if high is None else _number(high, {symbol(other): size for other, size in sizes.items()})
+        sizes[name] = max(low, TYPICAL_SIZE if limit is None else min(limit, TYPICAL_SIZE))
+    return {symbol(name): size for name, size in sizes.items()}
 
 
-def _address(operand: Operand, storage: Storage, weights: Weights) -> tuple[str, int, int]:
-    """(kind, index, byte offset) of an operand."""
-    if not isinstance(operand, Value):
+def _number(size: Dim, values: Mapping[sympy.Symbol, int]) -> int:
+    return size if isinstance(size, int) else int(sympy.floor(size.subs(values)))
+
+
+def parallel_condition(cost: ops.Cost, target: Target) -> bool | str:
+    """Whether a step of this cost goes to the thread pool; a C expression where that depends on sizes."""
+    core, worth = target.big_core, PARALLEL_GAIN * target.parallel_us - target.launch_us
+    flops, traffic = worth * core.gflops * 1e3, worth * core.gbps * 1e3
+    if isinstance(cost.flops, int) and isinstance(cost.bytes, int):
+        return cost.flops >= flops or cost.bytes >= traffic
+    return f"{size(dim(cost.flops))} >= {int(flops)} || {size(dim(cost.bytes))} >= {int(traffic)}"
+
+
+def _address(operand: Operand, storage: Storage, arena: Arena, weights: Weights) -> module.Address:
+    if not isinstance(operand, Value | Workspace):
         shard, offset = weights.add(operand)
-        return "constant", shard, offset
-    buffer, offset = storage[operand]
+        return module.Address("constant", shard, offset)
+    buffer, within = storage[operand]
     if buffer.kind == "constant":
         assert buffer.value is not None and buffer.value.data is not None
         stored = buffer.value.data.transpose(buffer.value.type.order)
         shard, base = weights.add(stored)
-        return "constant", shard, base + offset
-    return buffer.kind, buffer.index, buffer.offset + offset
+        return module.Address("constant", shard, dim(base + within))
+    if buffer.kind == "arena":
+        return arena.address(buffer, within)
+    return module.Address(buffer.kind, buffer.index, within)
 
 
-def _record(step: Step, target: Target, shards: list[int]) -> StepT:
+def _record(
+    step: Step, cost: ops.Cost, typical: Mapping[sympy.Symbol, int], target: Target, shards: Sequence[int]
+) -> StepT:
     node = step.node
-    cost = ops.get(node).cost(node)
-    flops, traffic = int(cost.flops), int(cost.bytes)
+    flops, traffic = _number(cost.flops, typical), _number(cost.bytes, typical)
     core = target.big_core
     predicted = max(flops / core.gflops, traffic / core.gbps) / 1e3 + target.launch_us
     names = [inner.name for inner in node.body.nodes if inner.name] if node.body is not None else [node.name]

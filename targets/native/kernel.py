@@ -11,7 +11,8 @@ import numpy as np
 import sympy
 
 from mcpc.errors import ModelError
-from mcpc.ir import Dim, DType, Node, TensorType, Value
+from mcpc.ir import Dim, DType, Node, TensorType, Value, names_of
+from mcpc.ops import InferContext
 
 from .ctext import c_type, indent, literal, size, size_variable
 from .expression import Printer, load, vector_type
@@ -46,21 +47,31 @@ class Kernel:
         return f"MCP26_HIDDEN int32_t {self.name}(mcp26_env *, void *, int64_t, int64_t, uint32_t);"
 
 
-Operand = Value | Array
+@dataclass(frozen=True, eq=False)
+class Workspace:
+    """Arena memory that one step needs for itself, shared by its workers."""
+
+    nbytes: Dim
+
+
+Operand = Value | Array | Workspace
 
 
 @dataclass
 class Step:
-    """What a node became: ``operands`` fill the kernel's pointer table. ``units`` and ``grain`` are C expressions of
-    the parallel loop. ``label`` names the kernel for people."""
+    """What a node became: ``operands`` fill the kernel's pointer table, ``outputs`` are those that it writes. ``units``
+    and ``grain`` are C expressions of the parallel loop over ``symbols``. ``sets`` are the sizes that the step finds in
+    the data. ``scratch`` is in bytes a worker."""
 
     node: Node
     region: Region
     kernel: Kernel
     operands: list[Operand]
+    outputs: tuple[Value, ...]
     units: str
     grain: str
     symbols: tuple[str, ...]
+    sets: tuple[str, ...]
     scratch: int
 
 
@@ -68,13 +79,15 @@ class KernelBuilder:
     """Collects the text and the operands of one kernel.
 
     Emitters ask for pointers (:meth:`input`, :meth:`output`, :meth:`constant`), add body lines, and set ``units``: the
-    number of items of the parallel loop, of which the body runs [begin, end).
+    number of items of the parallel loop, of which the body runs [begin, end). ``context`` knows the contents of small
+    integer tensors. ``scratch`` is in bytes a worker, see :attr:`worker_scratch`.
     """
 
-    def __init__(self, region: Region, nr: int) -> None:
+    def __init__(self, region: Region, nr: int, context: InferContext | None = None) -> None:
         self.region = region
         self.node = region.node
         self.nr = nr
+        self.context = context if context is not None else InferContext()
         self.label = region.label
         self.headers: list[str] = []
         self.units = "1"
@@ -84,6 +97,7 @@ class KernelBuilder:
         self._functions: list[str] = []
         self._lines: list[str] = []
         self._symbols: dict[str, None] = {}
+        self._sets: dict[str, None] = {}
 
     # ---- operands
 
@@ -121,6 +135,10 @@ class KernelBuilder:
         """The running worker's ``scratch`` bytes."""
         return "(float *)(void *)(env->scratch + worker * env->scratch_stride)"
 
+    def workspace(self, nbytes: Dim) -> str:
+        """A ``uint8_t *`` to memory that lives during this step only, one for all workers."""
+        return f"OUT(uint8_t, {self._pointer(Workspace(nbytes))})"
+
     def constant(self, data: Array, type: str = "float") -> str:
         """A pointer to packed weights; equal arrays share one place in the file."""
         return f"ARG({type}, {self._pointer(data)})"
@@ -128,9 +146,15 @@ class KernelBuilder:
     # ---- text
 
     def size(self, value: Dim) -> str:
-        if isinstance(value, sympy.Expr):
-            self._symbols.update(dict.fromkeys(sorted(str(s.name) for s in value.free_symbols)))
+        self._symbols.update(dict.fromkeys(names_of([value])))
         return size(value)
+
+    def set_size(self, value: Dim, text: str) -> None:
+        """Make the C expression ``text`` the value of a size that only data show (see :meth:`InferContext.unknown`).
+        A bound is checked by the plan."""
+        assert isinstance(value, sympy.Symbol)
+        self._sets[str(value.name)] = None
+        self.line(f"SYMBOL({str(value.name)!r}) = {text};")
 
     def line(self, *lines: str) -> None:
         self._lines.extend(lines)
@@ -206,7 +230,16 @@ class KernelBuilder:
         )
         kernel = Kernel(self.label, text)
         return Step(
-            node, self.region, kernel, self._operands, self.units, self.grain, tuple(self._symbols), self.scratch
+            node,
+            self.region,
+            kernel,
+            self._operands,
+            tuple(output for output in node.outputs if output is not None),
+            self.units,
+            self.grain,
+            tuple(self._symbols),
+            tuple(self._sets),
+            self.scratch,
         )
 
 

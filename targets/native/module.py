@@ -6,10 +6,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mcpc.ir import Graph
+from mcpc.ir import Graph, names_of
 
-from .ctext import comment, indent, size, size_variable
+from .address import Address
+from .arena import Arena
+from .ctext import comment, indent, size_variable
 from .kernel import Kernel, Step
+from .plan import plan_text
 from .toolchain import Unit
 
 #: Kernels of one translation unit: few enough to compile in parallel and to be cached apart, enough to share start-up.
@@ -18,13 +21,13 @@ KERNELS_PER_UNIT = 4
 
 @dataclass(frozen=True)
 class Call:
-    """A step and the C expressions of its operands' addresses. ``parallel`` is False where handing the work to the
-    thread pool costs more than it saves."""
+    """A step and its operands' places. ``parallel``: whether handing the work to the thread pool saves more than it
+    costs, a C expression where that depends on sizes."""
 
     step: Step
-    addresses: Sequence[str]
+    addresses: Sequence[Address]
     title: str
-    parallel: bool
+    parallel: bool | str
 
 
 def kernels_of(calls: Sequence[Call]) -> list[Kernel]:
@@ -32,7 +35,7 @@ def kernels_of(calls: Sequence[Call]) -> list[Kernel]:
     return list({call.step.kernel.name: call.step.kernel for call in calls}.values())
 
 
-def units(graph: Graph, calls: Sequence[Call], arena_bytes: int) -> list[Unit]:
+def units(graph: Graph, calls: Sequence[Call], arena: Arena) -> list[Unit]:
     """All translation units; the last one holds the steps."""
     kernels = kernels_of(calls)
     result = []
@@ -40,19 +43,20 @@ def units(graph: Graph, calls: Sequence[Call], arena_bytes: int) -> list[Unit]:
         group = kernels[start : start + KERNELS_PER_UNIT]
         text = "\n".join(['#include "kernel.h"', "", *(kernel.source for kernel in group)])
         result.append(Unit(f"kernels_{start // KERNELS_PER_UNIT:03d}", _symbol_accessors(graph, text)))
-    result.append(Unit("steps", _steps(graph, calls, kernels, arena_bytes)))
+    result.append(Unit("steps", _steps(graph, calls, kernels, arena)))
     return result
 
 
 def _symbol_accessors(graph: Graph, text: str) -> str:
-    for index, name in enumerate(graph.symbols()):
+    for index, name in enumerate((*graph.symbols(), *graph.data_symbols())):
         text = text.replace(f"SYMBOL({name!r})", f"env->symbols[{index}]")
     return text
 
 
-def _steps(graph: Graph, calls: Sequence[Call], kernels: Sequence[Kernel], arena_bytes: int) -> str:
+def _steps(graph: Graph, calls: Sequence[Call], kernels: Sequence[Kernel], arena: Arena) -> str:
     headers = sorted({line for kernel in kernels for line in kernel.text.splitlines() if line.startswith("#include")})
-    parts = ['#include "kernel.h"', *headers, "", *(kernel.prototype for kernel in kernels), ""]
+    parts = ['#include "kernel.h"', '#include "plan.h"', *headers, "", *(kernel.prototype for kernel in kernels), ""]
+    parts.append(plan_text(graph, [call.step for call in calls], arena))
     for index, call in enumerate(calls):
         parts.append(_step(index, call))
     cases = [f"case {index}: return step_{index}(env);" for index in range(len(calls))]
@@ -64,45 +68,29 @@ def _steps(graph: Graph, calls: Sequence[Call], kernels: Sequence[Kernel], arena
         "    }",
         "}",
         "",
-        _plan(graph, arena_bytes),
     ]
     return _symbol_accessors(graph, "\n".join(parts))
 
 
 def _step(index: int, call: Call) -> str:
-    step = call.step
-    lines = [f"const int64_t {size_variable(name)} = SYMBOL({name!r});" for name in step.symbols]
-    lines.append("const void *args[] = {")
-    lines += [f"    {address}," for address in call.addresses]
-    lines.append("};")
+    step, parallel = call.step, call.parallel
     name = step.kernel.name
-    if call.parallel:
-        lines.append(f"int32_t status = env->parallel_for(env, {name}, args, {step.units}, {step.grain});")
-    else:
-        lines.append(f"int32_t status = {name}(env, args, 0, {step.units}, 0);")
-    lines.append(f"return status ? status : {index + 1};")
+    alone = f"{name}(env, args, 0, {step.units}, 0)"
+    together = f"env->parallel_for(env, {name}, args, {step.units}, {step.grain})"
+    run = f"{parallel} ? {together} : {alone}" if isinstance(parallel, str) else together if parallel else alone
+    lines = [
+        "const void *args[] = {",
+        *(f"    {address.text}," for address in call.addresses),
+        "};",
+        f"int32_t status = {run};",
+        f"if (status) return step_failed(env, {index}, status);",
+    ]
+    if step.sets:
+        lines += [f"status = plan_again(env, {index + 1}, mcp26_plan);", "if (status) return status;"]
+    lines.append(f"return {index + 1};")
+    text = "\n".join(lines)
+    names = [symbol for symbol in step.symbols if size_variable(symbol) in text]
+    names += [symbol for symbol in names_of(address.offset for address in call.addresses) if symbol not in names]
+    lines[:0] = [f"const int64_t {size_variable(symbol)} = SYMBOL({symbol!r});" for symbol in names]
     title = comment(f"step {index}: {call.title}")
     return f"/* {title} */\nstatic int64_t step_{index}(mcp26_env *env) {{\n{indent(lines)}\n}}\n"
-
-
-def _plan(graph: Graph, arena_bytes: int) -> str:
-    lines = ["(void)step;", f"env->plan_bytes = {arena_bytes}u;"]
-    for index, value in enumerate(graph.outputs):
-        for axis, length in enumerate(value.type.dims):
-            lines.append(f"env->outputs[{index}].shape[{axis}] = {size(length)};")
-    text = indent(lines)
-    return (
-        '__attribute__((visibility("default"))) int32_t mcp26_plan(mcp26_env *env, uint32_t step) {\n'
-        f"{text}\n    return 0;\n}}\n"
-    )
-
-
-def address(kind: str, index: int, offset: int) -> str:
-    """The C expression of an operand's address."""
-    base = {
-        "arena": "env->arena",
-        "input": f"env->inputs[{index}].data",
-        "output": f"env->outputs[{index}].data",
-        "constant": f"env->shards[{index}].base",
-    }[kind]
-    return f"{base} + {offset}" if offset else base

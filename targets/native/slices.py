@@ -1,21 +1,20 @@
-"""The bounds of a Slice whose operands are constant."""
+"""Where a Slice begins on every axis."""
 
 from __future__ import annotations
 
 from mcpc import ops
-from mcpc.ir import Node
-from mcpc.ops.move import slice_axes, slice_range
+from mcpc.ir import Dim, Node
+from mcpc.ops.move import slice_axes, slice_start
 
 
-def slice_bounds(node: Node) -> list[tuple[int, int]] | None:
-    """(start, step) per axis of a Slice's input, the start counted from the front; None where they are not constant."""
+def slice_bounds(node: Node, context: ops.InferContext) -> list[tuple[Dim, int]] | None:
+    """(start, step) per axis of a Slice's input, the start counted from the front; None where only data can show."""
     data = node.inputs[0]
     assert data is not None
-    result = [(0, 1)] * len(data.type.dims)
-    for axis, start, end, step in slice_axes(node, ops.InferContext()):
-        size = data.type.dims[axis]
-        if not all(isinstance(item, int) for item in (start, end, step, size)):
+    result: list[tuple[Dim, int]] = [(0, 1)] * len(data.type.dims)
+    for axis, start, _, step in slice_axes(node, context):
+        first = None if start is None or step is None else slice_start(data.type.dims[axis], start, step)
+        if first is None or step is None:
             return None
-        picked = slice_range(int(size), int(start), int(end), int(step))  # type: ignore[arg-type]
-        result[axis] = picked.start, picked.step
+        result[axis] = first, step
     return result

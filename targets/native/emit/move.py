@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mcpc import ops
 from mcpc.ir import Dim, DType, Node, Value, dim, product
 from mcpc.ops.generate import pad_amounts
 from mcpc.ops.move import split_sizes
@@ -103,7 +102,7 @@ def transpose(b: KernelBuilder) -> None:
 
 @emits("Slice")
 def slice_(b: KernelBuilder) -> None:
-    bounds = slice_bounds(b.anchor)
+    bounds = slice_bounds(b.anchor, b.context)
     if bounds is None:
         raise unsupported(b.node, "bounds that are not constant")
     source = b.outer(b.anchor.inputs[0])
@@ -127,7 +126,7 @@ def split(b: KernelBuilder) -> None:
     type, bits = word(source.dtype)
     b.label = "split"
     position: Dim = 0
-    for index, size in enumerate(split_sizes(b.anchor, ops.InferContext())):
+    for index, size in enumerate(split_sizes(b.anchor, b.context)):
         out = b.anchor.outputs[index]
         if out is not None:
             start = b.size(dim(position * source.type.strides[axis]))
@@ -220,7 +219,7 @@ PAD_MODES = {"constant": "PAD_CONSTANT", "reflect": "PAD_REFLECT", "edge": "PAD_
 @emits("Pad")
 def pad(b: KernelBuilder) -> None:
     source, out = b.outer(b.anchor.inputs[0]), b.node.output.type
-    amounts = pad_amounts(b.anchor, ops.InferContext())
+    amounts = pad_amounts(b.anchor, b.context)
     if any(begin is None or end is None for begin, end in amounts):
         raise unsupported(b.node, "amounts that are not constant")
     fill = b.anchor.input(2)

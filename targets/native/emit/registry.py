@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 
 from mcpc.errors import ModelError, TargetError
 from mcpc.ir import Node
+from mcpc.ops import InferContext
+from mcpc.ops.registry import Contents
 from mcpc.pipeline import describe
 
+from ..ctext import c_type
 from ..kernel import KernelBuilder, Step
 from ..region import Region
 
@@ -15,6 +20,9 @@ Emitter = Callable[[KernelBuilder], None]
 
 #: ai.onnx operator -> emitter of regions that it anchors.
 emitters: dict[str, Emitter] = {}
+
+#: ai.onnx operator -> emitter of the step that finds the sizes of its outputs in the data.
+sizers: dict[str, Emitter] = {}
 
 #: The key of regions without an anchor.
 ELEMENTWISE = "elementwise"
@@ -30,19 +38,75 @@ def emits(*ops: str) -> Callable[[Emitter], Emitter]:
     return register
 
 
-def emit(node: Node, nr: int) -> Step:
+def finds_sizes(*ops: str) -> Callable[[Emitter], Emitter]:
+    """Registers the emitter of a step that runs before the operator's own, on one worker, and calls
+    :meth:`KernelBuilder.set_size` for the outputs' symbols."""
+
+    def register(function: Emitter) -> Emitter:
+        for op in ops:
+            assert op not in sizers, op
+            sizers[op] = function
+        return function
+
+    return register
+
+
+def emit(node: Node, nr: int, context: InferContext) -> Step:
     """The kernel of a node and how to call it; where there is none, ModelError E101, E102 or E109 names the node."""
+    builder = KernelBuilder(Region.of(node), nr, context)
+    contents = known_contents(node, context)
+    if contents is not None:
+        write_contents(builder, contents)
+        return builder.build()
     reason = refusal(node)
     if reason is not None:
         raise ModelError("E101", reason, op=node.op, node=describe(node))
-    region = Region.of(node)
-    builder = KernelBuilder(region, nr)
+    anchor = builder.region.anchor
+    with _naming(node):
+        emitters[anchor.op if anchor is not None else ELEMENTWISE](builder)
+    return builder.build()
+
+
+def emit_sizes(node: Node, symbols: Iterable[str], nr: int, context: InferContext) -> Step:
+    """The step that gives ``symbols``, sizes of the node's outputs, their values; E108 where the operator has none."""
+    sizer = sizers.get(node.op) if node.domain == "" else None
+    if sizer is None:
+        raise ModelError("E108", f"the size of %{node.output.name} depends on data: {node.output.type}", op=node.op,
+                         node=describe(node))  # fmt: skip
+    builder = KernelBuilder(Region.of(node), nr, context)
+    with _naming(node):
+        sizer(builder)
+    builder.label = f"sizes {node.op}"
+    step = builder.build()
+    missing = set(symbols) - set(step.sets)
+    assert not missing, f"{node!r} leaves {missing} open"
+    return replace(step, outputs=())
+
+
+@contextmanager
+def _naming(node: Node) -> Iterator[None]:
+    """Errors about a type or primitive, wherever in the node it occurs, get the node's name."""
     try:
-        emitters[region.anchor.op if region.anchor is not None else ELEMENTWISE](builder)
-    except TargetError as error:  # of a type or primitive, wherever in the node it occurs
+        yield
+    except TargetError as error:
         name = error.node or describe(node)
         raise ModelError(error.code, error.message, op=error.op or node.op, node=name) from None
-    return builder.build()
+
+
+def known_contents(node: Node, context: InferContext) -> Contents | None:
+    """What a small integer tensor holds where that follows from the symbols."""
+    if len([output for output in node.outputs if output is not None]) != 1 or node.body is not None:
+        return None
+    contents = context.contents(node.output)
+    if contents is None or any(item is None for item in contents.ravel()):
+        return None
+    return contents if contents.shape == node.output.shape else None
+
+
+def write_contents(b: KernelBuilder, contents: Contents) -> None:
+    b.label = "sizes"
+    for index, item in enumerate(contents.ravel()):
+        b.line(f"{b.output()}[{index}] = ({c_type(b.node.output.dtype)}){b.size(item)};")
 
 
 def refusal(node: Node) -> str | None:
