@@ -1,0 +1,96 @@
+"""Resize in any memory order: axes that stay as they are and are neighbours there become one."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mcpc import ops
+from mcpc.ir import Dim, DType, dim, product
+from mcpc.ops.context import same
+from mcpc.ops.resize import ResizedAxis, resized_axes
+
+from ..ctext import float_literal
+from ..kernel import KernelBuilder, unsupported
+from .move import word
+from .registry import emits
+
+#: RESIZE_RANK of resize.h.
+MAX_RANK = 8
+
+
+@emits("Resize")
+def resize(b: KernelBuilder) -> None:
+    anchor = b.anchor
+    x, y = b.outer(anchor.inputs[0]), b.node.output
+    mode = str(anchor.attrs.get("mode", "nearest"))
+    resized = {item.axis: item for item in resized_axes(anchor, ops.InferContext())}
+    if mode != "nearest" and x.dtype is not DType.float32:
+        raise unsupported(b.node, f"an operand of type {x.dtype.name}")
+    if any(item.scale is None and anchor.input(3) is None for item in resized.values()):
+        raise unsupported(b.node, "scales that are not constant")
+    axes: list[str] = []
+    sizes: list[Dim] = []
+    merged: Dim = 1
+    for axis in x.type.order:
+        before, after = x.type.dims[axis], y.type.dims[axis]
+        item = resized.get(axis)
+        if item is None:
+            merged = dim(merged * before)
+            continue
+        if not same(merged, 1):
+            axes.append(f"{{.in = {b.size(merged)}, .out = {b.size(merged)}}}")
+            sizes.append(merged)
+        axes.append(_axis(b, item, before, after))
+        sizes.append(after)
+        merged = 1
+    if not axes:
+        axes.append("{.in = 1, .out = 1}")
+        sizes.append(1)
+    if len(axes) > MAX_RANK:
+        raise unsupported(b.node, f"resizing {len(resized)} axes")
+    b.label = f"resize {mode}"
+    b.headers.append("resize.h")
+    fields = {
+        "mode": f"RESIZE_{mode.upper()}",
+        "coordinates": f"RESIZE_{str(anchor.attrs.get('coordinate_transformation_mode', 'half_pixel')).upper()}",
+        "rounding": f"RESIZE_{str(anchor.attrs.get('nearest_mode', 'round_prefer_floor')).upper()}",
+        "antialias": str(int(bool(anchor.attrs.get("antialias", 0)) and mode != "nearest")),
+        "exclude_outside": str(int(bool(anchor.attrs.get("exclude_outside", 0)))),
+        "a": float_literal(float(anchor.attrs.get("cubic_coeff_a", -0.75))),
+    }
+    method = ", ".join(f".{name} = {value}" for name, value in fields.items())
+    table = f"(const resize_axis[]){{{', '.join(axes)}}}"
+    outside = float(anchor.attrs.get("extrapolation_value", 0.0))
+    if mode == "nearest":
+        type, bits = word(x.dtype)
+        name = f"resize_nearest_{bits}"
+        value = str(int(np.array([outside]).astype(x.dtype.numpy).view(f"uint{bits}")[0])) + (
+            "ull" if bits == 64 else "u"
+        )
+    else:
+        type, name, value = "float", "resize_f32", float_literal(outside)
+    b.line(
+        f"{name}((resize_method){{{method}}}, {len(axes)}, {table}, {b.size(merged)}, {b.input(x, type)}, "
+        f"{b.output(type=type)}, {value}, begin, end);"
+    )
+    b.units = f"resize_units({b.size(product(sizes[:-1]))}, {b.size(sizes[-1])})"
+
+
+def _axis(b: KernelBuilder, item: ResizedAxis, before: Dim, after: Dim) -> str:
+    """The resize_axis literal; a crop's borders are read as the kernel runs."""
+    ratio = f"(float){b.size(after)} / (float){b.size(before)}"
+    scale = ratio if item.scale is None else float_literal(item.scale)
+    fields = [f".in = {b.size(before)}", f".out = {b.size(after)}", ".is_resized = 1", f".scale = {scale}"]
+    if b.anchor.attrs.get("coordinate_transformation_mode") == "tf_crop_and_resize":
+        roi = b.outer(b.anchor.input(1))
+        count = len(b.anchor.attrs.get("axes") or b.outer(b.anchor.inputs[0]).type.dims)
+        if roi.data is not None:
+            numbers = [
+                float_literal(float(v)) for v in np.asarray(roi.data, np.float32)[[item.place, item.place + count]]
+            ]
+        elif roi.dtype is DType.float32:
+            numbers = [f"{b.input(roi)}[{place}]" for place in (item.place, item.place + count)]
+        else:
+            raise unsupported(b.node, f"a computed region of type {roi.dtype.name}")
+        fields += [f".from = {numbers[0]}", f".to = {numbers[1]}"]
+    return f"{{{', '.join(fields)}}}"
