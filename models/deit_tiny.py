@@ -22,7 +22,8 @@ LAYERS, WIDTH, HEADS, PATCH = 12, 192, 3, 16
 def build(seed: int = 0, batch: Size = 1, size: int = 224, classes: int = 1000) -> onnx.ModelProto:
     """The network: ``input`` float32 [batch, 3, size, size] (normalised pixels), ``output`` float32 [batch, classes].
 
-    ``batch`` is a number or a symbol's name, ``size`` a multiple of 16. 5.7 million parameters, 2.5 GFLOP at 224 pixels.
+    ``batch`` is a number or a symbol's name, ``size`` a multiple of 16. 5.7 million parameters,
+    2.5 GFLOP an image at 224 pixels.
     """
     b = _Builder(np.random.default_rng(seed))
     tokens = (size // PATCH) ** 2 + 1
@@ -81,11 +82,9 @@ class _Builder(GraphBuilder):
         shape = self.sizes(f"{name}/shape", batch, tokens, 3, HEADS, each)
         packed = self.node("Reshape", f"{name}/Reshape", [packed, shape], allowzero=0)
         packed = self.node("Transpose", f"{name}/Transpose", [packed], perm=[2, 0, 3, 1, 4])
+        indices = [self.constant(f"{name}/index_{index}", index) for index in range(3)]
         query, key, value = (
-            self.node(
-                "Gather", f"{name}/Gather_{index}", [packed, self.constant(f"{name}/index_{index}", index)], axis=0
-            )
-            for index in range(3)
+            self.node("Gather", f"{name}/Gather_{part}", [packed, index], axis=0) for part, index in enumerate(indices)
         )
         query = self.node("Mul", f"{name}/Mul", [query, self.constant(f"{name}/scale", each**-0.5, np.float32)])
         key = self.node("Transpose", f"{name}/Transpose_1", [key], perm=[0, 1, 3, 2])

@@ -1,7 +1,7 @@
 """Two small recurrent networks as PyTorch exports them, with seeded weights: a GRU and an LSTM.
 
-Both read feature frames, for instance 40 mel bands, and give a class a frame. The state goes in and comes out, so that a
-long recording can be fed in pieces of any length.
+Both read feature frames, for instance 40 mel bands, and give a class a frame. The state goes in and comes out: the GRU
+can be fed a long recording in pieces of any length.
 """
 
 from __future__ import annotations

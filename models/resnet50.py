@@ -1,6 +1,7 @@
 """ResNet-50 (He et al., 2016, arXiv:1512.03385, table 1) as torchvision exports it, with seeded weights.
 
-As in torchvision the stride is on the 3x3 convolution. BatchNormalization is folded, as torch does for inference, or kept.
+As in torchvision the stride is on the 3x3 convolution. BatchNormalization is folded, as torch does for inference, or
+kept.
 """
 
 from __future__ import annotations

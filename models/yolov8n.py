@@ -1,4 +1,4 @@
-"""A detector with the structure of YOLOv8n (Jocher et al., Ultralytics, 2023) as its ONNX export has it, seeded weights.
+"""A detector with the structure of YOLOv8n (Jocher et al., Ultralytics, 2023) as it exports, with seeded weights.
 
 C2f blocks, SPPF, a feature pyramid with nearest upsampling, and a head whose boxes are distributions over 16 distances
 (DFL: Li et al., 2020, arXiv:2006.04388), decoded inside the graph. Normalisations are folded, SiLU is Sigmoid and Mul.
@@ -39,9 +39,8 @@ def build(seed: int = 0, batch: int = 1, size: int = 640) -> onnx.ModelProto:
     middle = _c2f(b, x, "model.12", 128, 1, False)
     x = b.concat("model.14/Concat", _upsample(b, middle, "model.13"), eighth)
     first = _c2f(b, x, "model.15", 64, 1, False)
-    second = _c2f(
-        b, b.concat("model.17/Concat", _conv(b, first, "model.16", 64, 3, 2), middle), "model.18", 128, 1, False
-    )
+    x = b.concat("model.17/Concat", _conv(b, first, "model.16", 64, 3, 2), middle)
+    second = _c2f(b, x, "model.18", 128, 1, False)
     x = b.concat("model.20/Concat", _conv(b, second, "model.19", 128, 3, 2), deepest)
     third = _c2f(b, x, "model.21", 256, 1, False)
     cells = [size // stride for stride in STRIDES]

@@ -74,8 +74,8 @@ def test_digits_gradients_match_differences() -> None:
             assert gradient.reshape(-1)[at] == pytest.approx(slope, rel=1e-4, abs=1e-7), name
 
 
-#: Parameters of the original networks. A folded normalisation leaves a bias a channel of its four numbers, so torchvision's
-#: count (25,557,032 and 5,288,548) less a number for each of the 26,560 and 21,008 channels that are normalised.
+#: Parameters of the original networks. A folded normalisation leaves one number a channel of its two learned ones: so
+#: torchvision's counts less the 26,560 and 21,008 channels that are normalised.
 PARAMETERS = {
     "mobilenetv2": 3_504_872,
     "resnet50": 25_557_032 - 26_560,
@@ -95,6 +95,7 @@ def test_built_networks_have_the_originals_size_and_tame_activations(name: str) 
     learned = [w for w in model.graph.initializer if not w.name.endswith(("_mean", "_var", ".min", ".max", "_ids"))]
     assert sum(int(np.prod(w.dims)) for w in learned) == PARAMETERS[name]
 
+    # scores to which the lowest float is added and boxes in pixels are large on purpose
     kinds = {"Add", "BatchNormalization", "Conv", "Div", "Gemm", "GRU", "LSTM", "MatMul", "Relu"}
     outputs = {output.name for output in model.graph.output}
     inner = [node.output[0] for node in model.graph.node if node.op_type in kinds and node.output[0] not in outputs]
@@ -107,12 +108,8 @@ def test_built_networks_have_the_originals_size_and_tame_activations(name: str) 
     for output, a, b in zip(session.get_outputs(), first, second, strict=True):
         if a.dtype == np.float32 and output.name in ends:
             assert np.abs(a - b).max() > 0.02 * np.abs(a).max(), f"{output.name} hardly depends on the input"
-        if (
-            a.dtype == np.float32
-            and a.size >= 100
-            and not output.name.endswith("self/Add_output_0")
-            and name != "yolov8n"
-        ):
+        masked = output.name.endswith("self/Add_output_0") or "/mask" in output.name
+        if a.dtype == np.float32 and a.size >= 100 and not masked and name != "yolov8n":
             assert 0.02 < a.std() < 12 and np.abs(a).max() < 60, output.name
 
 
@@ -122,8 +119,8 @@ def test_detector_gives_boxes_in_pixels_and_probabilities() -> None:
     [output] = run_all(model, {"images": images})
     assert output.shape == (1, 84, 20 * 20 + 10 * 10 + 5 * 5)
     centres, probabilities = output[0, :2], output[0, 4:]
-    assert -80 < centres.min() and centres.max() < 240 and centres.std() > 30
-    assert 0.001 < probabilities.min() * 1e3 and np.median(probabilities) < 0.2 < probabilities.max() < 1
+    assert centres.min() > -80 and centres.max() < 240 and centres.std() > 30
+    assert probabilities.min() > 1e-6 and np.median(probabilities) < 0.2 < probabilities.max() < 1
 
 
 @pytest.mark.parametrize("name", ["resnet50", "efficientnet-b0"])
