@@ -13,7 +13,7 @@ import sympy
 
 from mcpc.dim_text import format_dim
 from mcpc.errors import ModelError
-from mcpc.ir import SizeBound, Dim, DType, Node, TensorType, Value, dim, is_static, symbol
+from mcpc.ir import Dim, DType, Node, SizeBound, TensorType, Value, dim, is_static, symbol
 from mcpc.ops.registry import Contents
 
 #: Tensors with more elements than this are data, not shapes: their contents are not followed.
@@ -64,16 +64,13 @@ class InferContext:
         if any(item is not None for item in flat):
             self._contents[id(value)] = object_array(flat).reshape(contents.shape)
 
-    def unknown(self, node: Node, axis: int, output: int = 0, low: int = 0, high: Dim | None = None) -> sympy.Symbol:
+    def data_size(self, node: Node, output: int, axis: int, low: int = 0, high: Dim | None = None) -> sympy.Symbol:
         """The symbol for a size that only data can show, within low … high (None: no limit), named after the output and
         the axis."""
         value = node.outputs[output] if output < len(node.outputs) else None
         name = f"{value.name if value is not None else node.name}:{axis}"
         self.bounds[name] = low, high
         return symbol(name)
-
-    def data_size(self, node: Node, output: int, axis: int, low: int = 0, high: Dim | None = None) -> sympy.Symbol:
-        return self.unknown(node, axis, output, low, high)
 
     @contextmanager
     def assuming(self, node: Node) -> Iterator[None]:

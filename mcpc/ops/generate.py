@@ -58,7 +58,7 @@ def infer_pad(node: Node, context: InferContext) -> list[TensorType]:
     sizes: list[Dim] = []
     for axis, (size, (begin, end)) in enumerate(zip(x.shape, pad_amounts(node, context), strict=True)):
         if begin is None or end is None:
-            sizes.append(context.unknown(node, axis))
+            sizes.append(context.data_size(node, 0, axis))
             continue
         padded = dim(size + begin + end)
         if isinstance(padded, int) and padded < 0:
@@ -85,7 +85,7 @@ def infer_expand(node: Node, context: InferContext) -> list[TensorType]:
         if size is not None:
             shape += broadcast(node, [(own,), (size,)]) or ()
         else:  # what only data can show must be 1 or the input's size, unless that is 1
-            shape.append(own if isinstance(own, int) and own != 1 else context.unknown(node, axis))
+            shape.append(own if isinstance(own, int) and own != 1 else context.data_size(node, 0, axis))
     return [TensorType(x.dtype, tuple(shape))]
 
 
@@ -117,7 +117,7 @@ def infer_tile(node: Node, context: InferContext) -> list[TensorType]:
         fail(node, f"{len(repeats)} repeats for {show(x)}")
     _check_sizes(node, repeats)
     sizes = [
-        context.unknown(node, axis) if count is None else dim(size * count)
+        context.data_size(node, 0, axis) if count is None else dim(size * count)
         for axis, (size, count) in enumerate(zip(x.shape, repeats, strict=True))
     ]
     return [TensorType(x.dtype, tuple(sizes))]
@@ -143,7 +143,7 @@ def infer_constant_of_shape(node: Node, context: InferContext) -> list[TensorTyp
     if sizes is None:
         return [TensorType(dtype, None)]
     _check_sizes(node, sizes)
-    shape = tuple(context.unknown(node, axis) if size is None else size for axis, size in enumerate(sizes))
+    shape = tuple(context.data_size(node, 0, axis) if size is None else size for axis, size in enumerate(sizes))
     return [TensorType(dtype, shape)]
 
 
@@ -164,7 +164,7 @@ def infer_range(node: Node, context: InferContext) -> list[TensorType]:
         expect_rank(node, index, 0, 1)
     dtype = same_dtype(node, 0, 1, 2)
     size = _range_length(node, context)
-    return [TensorType(dtype, (context.unknown(node, 0) if size is None else size,))]
+    return [TensorType(dtype, (context.data_size(node, 0, 0) if size is None else size,))]
 
 
 def _range_length(node: Node, context: InferContext) -> Dim | None:

@@ -118,7 +118,7 @@ def infer_slice(node: Node, context: InferContext) -> list[TensorType]:
     sizes = list(x.shape)
     for axis, start, end, step in slice_axes(node, context):
         length = None if start is None or end is None or step is None else slice_length(sizes[axis], start, end, step)
-        sizes[axis] = context.unknown(node, axis) if length is None else length
+        sizes[axis] = context.data_size(node, 0, axis) if length is None else length
     return [TensorType(x.dtype, tuple(sizes))]
 
 
@@ -148,7 +148,7 @@ def split_sizes(node: Node, context: InferContext) -> list[Dim]:
             given = [None] * count
         if len(given) != count:
             fail(node, f"{len(given)} sizes for {count} outputs")
-        sizes = [context.unknown(node, axis, i) if item is None else item for i, item in enumerate(given)]
+        sizes = [context.data_size(node, i, axis) if item is None else item for i, item in enumerate(given)]
         total = dim(sum(sizes, start=sympy.Integer(0)))
         if any(isinstance(item, int) and item < 0 for item in sizes):
             fail(node, f"sizes {sizes} are negative")
@@ -205,7 +205,7 @@ def infer_concat(node: Node, context: InferContext) -> list[TensorType]:
                 what = "sizes of Concat's inputs beside axis " + f"{axis} (" + ", ".join(map(show, known)) + ")"
                 sizes[other] = unify(node, sizes[other], type.dims[other], what)
     if len(known) < len(types):
-        sizes[axis] = context.unknown(node, axis)
+        sizes[axis] = context.data_size(node, 0, axis)
     else:
         sizes[axis] = dim(sum((type.dims[axis] for type in types), start=sympy.Integer(0)))
     return [TensorType(dtype, tuple(sizes))]

@@ -1,23 +1,22 @@
-"""Reductions over axes, and what reduces within a row: Softmax, cumulative sums, index of the extreme."""
+"""Reductions over axes, and what reduces within a row: Softmax."""
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 
-from mcpc.ir import OPSET, Dim, DType, Node, TensorType, dim
+from mcpc.ir import Dim, DType, Node, TensorType, dim
 from mcpc.ops.context import (
     FLOATS,
-    NUMBERS,
     WIDE,
     InferContext,
     attribute,
     axes_of,
     axis_of,
     expect,
-    expect_rank,
-    fail,
     ints,
-    show,
+    larger,
     type_of,
     vector,
 )
@@ -38,7 +37,14 @@ def reduction_axes(node: Node, context: InferContext) -> list[int]:
     return [] if attribute(node, "noop_with_empty_axes", 0) else list(range(rank))
 
 
-def _without(shape: tuple[Dim, ...], axes: list[int], keep: bool) -> tuple[Dim, ...]:
+def has_known_axes(node: Node, context: InferContext) -> bool:
+    """Whether the axes of a Reduce node are constant."""
+    contents = context.contents(node.input(1))
+    return node.input(1) is None or (contents is not None and all(isinstance(axis, int) for axis in contents.ravel()))
+
+
+def without(shape: tuple[Dim, ...], axes: list[int], keep: bool) -> tuple[Dim, ...]:
+    """``shape`` after a reduction over ``axes``, which stay as 1 where ``keep`` is set."""
     if keep:
         return tuple(1 if axis in axes else size for axis, size in enumerate(shape))
     return tuple(size for axis, size in enumerate(shape) if axis not in axes)
@@ -54,11 +60,15 @@ def infer_reduce(node: Node, context: InferContext) -> list[TensorType]:
     keep = bool(attribute(node, "keepdims", 1))
     axes = vector(node, context, 1) if node.input(1) is not None else []
     if axes is None or None in axes:  # only data can show which axes go
-        if axes is None and not keep:
+        if keep:
+            bounds: list[Dim] = list(x.shape)
+        elif axes is None:
             return [TensorType(x.dtype, None)]
-        rank = len(x.shape) if keep or axes is None else len(x.shape) - len(axes)
-        return [TensorType(x.dtype, tuple(context.unknown(node, axis) for axis in range(rank)))]
-    return [TensorType(x.dtype, _without(x.shape, reduction_axes(node, context), keep))]
+        else:
+            bounds = [functools.reduce(larger, x.shape, 1)] * (len(x.shape) - len(axes))
+        sizes = tuple(context.data_size(node, 0, axis, 0, high) for axis, high in enumerate(bounds))
+        return [TensorType(x.dtype, sizes)]
+    return [TensorType(x.dtype, without(x.shape, reduction_axes(node, context), keep))]
 
 
 def reduce_contents(node: Node, context: InferContext) -> list[Contents | None]:
@@ -93,14 +103,6 @@ def cost_reduce(node: Node) -> Cost:
     return Cost(type_of(node, 0).elements, traffic(node))
 
 
-def infer_arg_extreme(node: Node, context: InferContext) -> list[TensorType]:
-    x = expect(node, 0, NUMBERS)
-    if x.shape is None:
-        return [TensorType(DType.int64, None)]
-    axis = axis_of(node, attribute(node, "axis", 0), len(x.shape))
-    return [TensorType(DType.int64, _without(x.shape, [axis], bool(attribute(node, "keepdims", 1))))]
-
-
 def infer_softmax(node: Node, context: InferContext) -> list[TensorType]:
     x = expect(node, 0, FLOATS)
     if x.rank is not None and not (x.rank == 0 and attribute(node, "axis", -1) in (0, -1)):
@@ -112,25 +114,15 @@ def cost_softmax(node: Node) -> Cost:
     return Cost(dim(20 * type_of(node, 0).elements), traffic(node))
 
 
-def infer_cumulative(node: Node, context: InferContext) -> list[TensorType]:
-    x = expect(node, 0, WIDE)
-    expect(node, 1, {DType.int32, DType.int64})
-    expect_rank(node, 1, 0, 1)
-    axis = context.contents(node.inputs[1])
-    if x.rank is not None and axis is not None and axis.size == 1 and isinstance(axis.item(), int):
-        axis_of(node, int(axis.item()), x.rank)
-    elif axis is not None and axis.size != 1:
-        fail(node, f"axis must be one number, it is {show(type_of(node, 1))}")
-    return [TensorType(x.dtype, x.shape)]
+_ARITHMETIC = tuple(f"Reduce{n}" for n in ("L1", "L2", "LogSum", "LogSumExp", "Mean", "Prod", "Sum", "SumSquare"))
+_EXTREMES = ("ReduceMax", "ReduceMin")
+#: Operators that remove axes.
+REDUCTIONS = (*_ARITHMETIC, *_EXTREMES)
 
-
-_ARITHMETIC = ("L1", "L2", "LogSum", "LogSumExp", "Mean", "Prod", "Sum", "SumSquare")
 register(
-    *(OpDef(f"Reduce{n}", infer_reduce, cost_reduce, ACCUMULATED, contents=reduce_contents) for n in _ARITHMETIC),
-    *(OpDef(f"Reduce{n}", infer_reduce, cost_reduce, EXACT, contents=reduce_contents) for n in ("Max", "Min")),
-    OpDef("ArgMax", infer_arg_extreme, cost_reduce, EXACT),
-    OpDef("ArgMin", infer_arg_extreme, cost_reduce, EXACT),
+    *(OpDef(name, infer_reduce, cost_reduce, ACCUMULATED, contents=reduce_contents) for name in _ARITHMETIC),
+    *(OpDef(name, infer_reduce, cost_reduce, EXACT, contents=reduce_contents) for name in _EXTREMES),
     OpDef("Softmax", infer_softmax, cost_softmax, ACCUMULATED),
     OpDef("LogSoftmax", infer_softmax, cost_softmax, ACCUMULATED),
-    OpDef("CumSum", infer_cumulative, cost_reduce, ACCUMULATED, (11, OPSET)),
+    OpDef("Hardmax", infer_softmax, cost_reduce, EXACT),
 )

@@ -133,7 +133,7 @@ def infer_resize(node: Node, context: InferContext) -> list[TensorType]:
         return [TensorType(x.dtype, None)]
     shape = list(x.shape)
     for item in resized_axes(node, context):
-        size = context.unknown(node, item.axis) if item.size is None else item.size
+        size = context.data_size(node, 0, item.axis) if item.size is None else item.size
         if x.shape[item.axis] == 0 and size != 0:
             fail(node, f"axis {item.axis} of {show(x)} is empty")
         shape[item.axis] = size

@@ -61,7 +61,7 @@ def infer_reshape(node: Node, context: InferContext) -> list[TensorType]:
     for axis, size in enumerate(sizes):
         if size == 0 and not keep_zero:
             if x.shape is None:
-                sizes[axis] = context.unknown(node, axis)
+                sizes[axis] = context.data_size(node, 0, axis)
             elif axis >= len(x.shape):
                 fail(node, f"Reshape of {show(x)} to {shown_sizes} copies an axis that is not there")
             else:
@@ -79,7 +79,7 @@ def infer_reshape(node: Node, context: InferContext) -> list[TensorType]:
     elif not open_axes and x.shape is not None and differ(x.elements, known):
         fail(node, f"Reshape of {show(x)} to {shown_sizes}: {x.elements} elements do not fit into {known}")
     result = tuple(
-        context.unknown(node, axis) if size is None or size == -1 else size for axis, size in enumerate(sizes)
+        context.data_size(node, 0, axis) if size is None or size == -1 else size for axis, size in enumerate(sizes)
     )
     return [TensorType(x.dtype, result)]
 
@@ -88,7 +88,7 @@ def infer_flatten(node: Node, context: InferContext) -> list[TensorType]:
     x = type_of(node, 0)
     axis = attribute(node, "axis", 1)
     if x.shape is None:
-        return [TensorType(x.dtype, (context.unknown(node, 0), context.unknown(node, 1)))]
+        return [TensorType(x.dtype, (context.data_size(node, 0, 0), context.data_size(node, 0, 1)))]
     if not -len(x.shape) <= axis <= len(x.shape):
         fail(node, f"axis {axis} is out of range for {show(x)}")
     axis += len(x.shape) if axis < 0 else 0
@@ -209,7 +209,7 @@ def _shape_slice(node: Node) -> Sequence[Dim] | None:
 
 def infer_shape(node: Node, context: InferContext) -> list[TensorType]:
     sizes = _shape_slice(node)
-    return [TensorType(DType.int64, (context.unknown(node, 0) if sizes is None else len(sizes),))]
+    return [TensorType(DType.int64, (context.data_size(node, 0, 0) if sizes is None else len(sizes),))]
 
 
 def shape_contents(node: Node, context: InferContext) -> list[Contents | None]:

@@ -113,7 +113,7 @@ static mcp26_status run_watched(mcp26_session *session) {
         int64_t next = model->entry(&session->env, step);
         if (session->profiling) session->profile[step] += mcp26_os_nanoseconds() - start;
         if (next < 0 || next > count) return mcp26_session_step_failed(session, step, next);
-        if (model->info.unbounded) {
+        if (model->info.unbounded || session->data_symbols) {
             mcp26_status status = mcp26_session_fit_outputs(session);
             if (status != MCP26_OK) return status;
         }
@@ -130,7 +130,8 @@ mcp26_status mcp26_session_run(mcp26_session *session) {
         if (status != MCP26_OK) return status;
     }
     session->env.fault = (mcp26_fault){0};
-    int plain = !session->profiling && !session->model->info.unbounded && !mcp26_residency_watches(session);
+    int plain = !session->profiling && !session->model->info.unbounded && !session->data_symbols &&
+                !mcp26_residency_watches(session);
     mcp26_status status = plain ? run_plain(session) : run_watched(session);
     if (cancelled(session)) __atomic_store_n(&session->cancel, 0, __ATOMIC_RELAXED); /* it was meant for this run */
     return status;

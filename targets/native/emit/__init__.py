@@ -4,7 +4,7 @@ An emitter gets a :class:`~mcpc.targets.native.kernel.KernelBuilder` for a regio
 adds the call of a kernel header. It raises ModelError E102 for a form it does not take; :func:`refusal` asks
 beforehand."""
 
-from . import elementwise, index, linear, move, normalize, recurrent, reduce, resize, spatial
+from . import elementwise, index, linear, move, normalize, recurrent, reduce, resize, scan, search, sizes, spatial, windows
 from .move import copy_step
 from .registry import emit, emit_sizes, emitters, in_place, known_contents, refusal
 
@@ -24,5 +24,9 @@ __all__ = [
     "reduce",
     "refusal",
     "resize",
+    "scan",
+    "search",
+    "sizes",
     "spatial",
+    "windows",
 ]

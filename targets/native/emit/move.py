@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import sympy
 
 from mcpc.ir import Dim, DType, Node, Value, dim, product
-from mcpc.ops.generate import pad_amounts
-from mcpc.ops.move import split_sizes
+from mcpc.ops.move import slice_axes, slice_start, split_sizes
 from mcpc.ops.shape import permutation
 
 from ..iteration import broadcast_strides
 from ..kernel import KernelBuilder, Step, unsupported
 from ..region import Region
-from ..slices import slice_bounds
 from .registry import emits
+from .sizes import element, pad_texts
 
 #: Elements that make a unit of work where a copy is one run.
 RUN = 4096
@@ -60,8 +60,10 @@ def copy(
 
 
 def _magnitude(stride: Dim) -> int:
-    """An order for strides; those that depend on symbols are outermost in the order of their coefficients."""
-    return abs(stride) if isinstance(stride, int) else 2**62
+    """An order for strides, in which every symbol counts as a size of hundreds."""
+    if isinstance(stride, int):
+        return abs(stride)
+    return abs(int(sympy.floor(stride.subs(dict.fromkeys(stride.free_symbols, 509)))))
 
 
 def word(dtype: DType) -> tuple[str, int]:
@@ -74,11 +76,11 @@ def at(pointer: str, offset: str) -> str:
     return pointer if offset == "0" else f"{pointer} + {offset}"
 
 
-def strided(b: KernelBuilder, source: Value, start: Dim, strides: Sequence[Dim]) -> None:
-    """The output is the view of ``source`` with these strides, from element ``start``."""
+def strided(b: KernelBuilder, source: Value, start: str, strides: Sequence[Dim]) -> None:
+    """The output is the view of ``source`` with these strides, from element ``start``, C text."""
     type, bits = word(source.dtype)
     out = b.node.output.type
-    copy(b, out.dims, b.output(type=type), out.strides, at(b.input(source, type), b.size(start)), strides, bits)
+    copy(b, out.dims, b.output(type=type), out.strides, at(b.input(source, type), start), strides, bits)
 
 
 @emits("Identity", "Dropout", "Reshape", "Squeeze", "Unsqueeze", "Flatten")
@@ -90,33 +92,43 @@ def identity(b: KernelBuilder) -> None:
     b.label = "relayout"
     if source.shape != b.node.output.shape:
         raise unsupported(b.node, f"a reshape of a tensor stored in the order {source.type.order}")
-    strided(b, source, 0, source.type.strides)
+    strided(b, source, "0", source.type.strides)
 
 
 @emits("Transpose")
 def transpose(b: KernelBuilder) -> None:
     source = b.outer(b.anchor.inputs[0])
     b.label = "transpose"
-    strided(b, source, 0, [source.type.strides[axis] for axis in permutation(b.anchor)])
+    strided(b, source, "0", [source.type.strides[axis] for axis in permutation(b.anchor)])
 
 
 @emits("Slice")
 def slice_(b: KernelBuilder) -> None:
-    bounds = slice_bounds(b.anchor, b.context)
-    if bounds is None:
-        raise unsupported(b.node, "bounds that are not constant")
     source = b.outer(b.anchor.inputs[0])
+    dims, strides = source.type.dims, source.type.strides
     b.label = "slice"
-    steps = source.type.strides
-    start = dim(sum(first * step for (first, _), step in zip(bounds, steps, strict=True)))
-    strided(b, source, start, [by * step for (_, by), step in zip(bounds, steps, strict=True)])
+    starts: list[str] = []
+    views: list[Dim] = list(strides)
+    for index, (axis, start, _, step) in enumerate(slice_axes(b.anchor, b.context)):
+        if step is None:
+            raise unsupported(b.node, "a step that is not constant")
+        first = None if start is None else slice_start(dims[axis], start, step)
+        views[axis] = dim(strides[axis] * step)
+        if first is not None:
+            text = b.size(dim(first * strides[axis]))
+        else:
+            b.headers.append("sizes.h")
+            given = element(b, b.anchor.inputs[1], index)
+            text = f"slice_first({b.size(dims[axis])}, {given}, {step}) * {b.size(strides[axis])}"
+        starts += [] if text == "0" else [text]
+    strided(b, source, " + ".join(starts) or "0", views)
 
 
 @emits("Expand")
 def expand(b: KernelBuilder) -> None:
     source = b.outer(b.anchor.inputs[0])
     b.label = "expand"
-    strided(b, source, 0, broadcast_strides(source.type, b.node.output.type))
+    strided(b, source, "0", broadcast_strides(source.type, b.node.output.type))
 
 
 @emits("Split")
@@ -213,33 +225,37 @@ def tile(b: KernelBuilder) -> None:
     copy(b, sizes, b.output(type=type), to, b.input(source, type), back, bits)
 
 
+@emits("ConstantOfShape")
+def constant_of_shape(b: KernelBuilder) -> None:
+    out = b.node.output
+    value = b.anchor.attrs.get("value")
+    type, bits = word(out.dtype)
+    number = 0 if value is None else int(np.ascontiguousarray(value).reshape(-1)[:1].view(f"uint{bits}")[0])
+    b.label = "fill"
+    b.headers.append("move.h")
+    b.line(f"fill_{bits}({b.output(type=type)} + begin, ({type}){number}u{'ll' * (bits == 64)}, end - begin);")
+    b.units = b.size(out.type.elements)
+    b.grain = str(RUN)
+
+
 PAD_MODES = {"constant": "PAD_CONSTANT", "reflect": "PAD_REFLECT", "edge": "PAD_EDGE", "wrap": "PAD_WRAP"}
 
 
 @emits("Pad")
 def pad(b: KernelBuilder) -> None:
     source, out = b.outer(b.anchor.inputs[0]), b.node.output.type
-    amounts = pad_amounts(b.anchor, b.context)
-    if any(begin is None or end is None for begin, end in amounts):
-        raise unsupported(b.node, "amounts that are not constant")
     fill = b.anchor.input(2)
-    value = "0"
     type, bits = word(source.dtype)
-    if fill is not None:
-        data = b.outer(fill).data
-        if data is None:
-            raise unsupported(b.node, "a value that is not constant")
-        value = str(int(np.ascontiguousarray(data).reshape(-1)[:1].view(f"uint{bits}")[0])) + (
-            "u" if bits < 64 else "ull"
-        )
+    value = "0" if fill is None else f"*{b.input(fill, type)}"
+    before = [begin for begin, _ in pad_texts(b)]
     order = source.type.order
     columns = [
         ", ".join(b.size(source.type.dims[axis]) for axis in order),
-        ", ".join(b.size(amounts[axis][0]) for axis in order),
+        ", ".join(before[axis] for axis in order),
         ", ".join(b.size(out.dims[axis]) for axis in order),
     ]
     b.label = "pad"
-    b.headers.append("move.h")
+    b.headers += ["move.h", "sizes.h"]
     b.line(f"const int64_t sizes[] = {{{columns[0]}}}, before[] = {{{columns[1]}}}, padded[] = {{{columns[2]}}};")
     mode = PAD_MODES[str(b.anchor.attrs.get("mode", "constant"))]
     b.line(

@@ -1,0 +1,153 @@
+"""Steps that find the sizes of outputs in the data: Reshape, Expand, Slice, Tile, Pad, ConstantOfShape, Split, whose
+operands are computed in the run."""
+
+from __future__ import annotations
+
+import sympy
+
+from mcpc.ir import Dim, DType, Value
+from mcpc.ops.context import attribute
+from mcpc.ops.generate import pad_amounts
+from mcpc.ops.move import slice_axes
+
+from ..kernel import KernelBuilder, unsupported
+from .registry import finds_sizes
+
+
+def found(b: KernelBuilder, output: int = 0) -> list[tuple[int, sympy.Symbol]]:
+    """The axes of an output whose sizes the step has to find, with their symbols."""
+    value = b.node.outputs[output]
+    assert value is not None
+    names = {f"{value.name}:{axis}" for axis in range(len(value.type.dims))}
+    return [
+        (axis, size)
+        for axis, size in enumerate(value.type.dims)
+        if isinstance(size, sympy.Symbol) and str(size.name) in names
+    ]
+
+
+def element(b: KernelBuilder, value: Value | None, index: int | str) -> str:
+    """Element ``index`` of an integer tensor as C text: an expression of the symbols where it is known."""
+    outer = b.outer(value)
+    contents = b.context.contents(outer)
+    if contents is not None and isinstance(index, int) and contents.ravel()[index] is not None:
+        return b.size(contents.ravel()[index])
+    if outer.dtype not in (DType.int32, DType.int64):
+        raise unsupported(b.node, f"sizes of type {outer.dtype.name}")
+    is_int64 = int(outer.dtype is DType.int64)
+    return f"sizes_at({b.input(value, 'void')}, {is_int64}, {index})"
+
+
+def checked(b: KernelBuilder, call: str) -> None:
+    b.line(f"if (({call})) return MCP26_STEP_DATA;")
+
+
+def sizes_of(b: KernelBuilder, dims: tuple[Dim, ...]) -> str:
+    return ", ".join(map(b.size, dims)) or "0"
+
+
+@finds_sizes("Reshape")
+def reshape(b: KernelBuilder) -> None:
+    b.headers.append("sizes.h")
+    data = b.outer(b.anchor.inputs[0])
+    rank, own = len(b.node.output.type.dims), data.type.dims
+    wanted = ", ".join(element(b, b.anchor.inputs[1], index) for index in range(rank))
+    b.line(f"const int64_t wanted[] = {{{wanted}}}, own[] = {{{sizes_of(b, own)}}};", f"int64_t sizes[{rank}];")
+    keep_zero = attribute(b.anchor, "allowzero", 0)
+    checked(b, f"sizes_reshape(env, wanted, {rank}, own, {len(own)}, {keep_zero}, sizes)")
+    for axis, size in found(b):
+        b.set_size(size, f"sizes[{axis}]")
+
+
+@finds_sizes("Expand")
+def expand(b: KernelBuilder) -> None:
+    b.headers.append("sizes.h")
+    out, own = b.node.output.type.dims, b.outer(b.anchor.inputs[0]).type.dims
+    shape = b.outer(b.anchor.inputs[1]).type.dims[0]
+    if not isinstance(shape, int):
+        raise unsupported(b.node, "a shape of unknown length")
+    for axis, size in found(b):
+        index, of = axis - (len(out) - shape), axis - (len(out) - len(own))
+        wanted = element(b, b.anchor.inputs[1], index) if index >= 0 else "1"
+        b.line(f"int64_t size{axis};")
+        checked(b, f"sizes_expand(env, {wanted}, {b.size(own[of] if of >= 0 else 1)}, &size{axis})")
+        b.set_size(size, f"size{axis}")
+
+
+@finds_sizes("Slice")
+def slice_(b: KernelBuilder) -> None:
+    b.headers.append("sizes.h")
+    own = b.outer(b.anchor.inputs[0]).type.dims
+    axes = {axis: (index, step) for index, (axis, _, _, step) in enumerate(slice_axes(b.anchor, b.context))}
+    for axis, size in found(b):
+        index, _ = axes[axis]
+        start, end = element(b, b.anchor.inputs[1], index), element(b, b.anchor.inputs[2], index)
+        b.set_size(size, f"slice_count({b.size(own[axis])}, {start}, {end}, {slice_step(b, index)})")
+
+
+def slice_step(b: KernelBuilder, index: int) -> str:
+    """A step of 0, which has no meaning, counts as 1."""
+    if b.anchor.input(4) is None:
+        return "1"
+    text = element(b, b.anchor.inputs[4], index)
+    return text if "sizes_at" not in text else f"({text} == 0 ? 1 : {text})"
+
+
+@finds_sizes("Tile")
+def tile(b: KernelBuilder) -> None:
+    b.headers.append("sizes.h")
+    own = b.outer(b.anchor.inputs[0]).type.dims
+    for axis, size in found(b):
+        b.line(f"int64_t size{axis} = {b.size(own[axis])} * {element(b, b.anchor.inputs[1], axis)};")
+        checked(b, f"sizes_check(env, size{axis})")
+        b.set_size(size, f"size{axis}")
+
+
+@finds_sizes("Pad")
+def pad(b: KernelBuilder) -> None:
+    b.headers.append("sizes.h")
+    own = b.outer(b.anchor.inputs[0]).type.dims
+    for axis, size in found(b):
+        before, after = pad_texts(b)[axis]
+        b.line(f"int64_t size{axis} = {b.size(own[axis])} + {before} + {after};")
+        checked(b, f"sizes_check(env, size{axis})")
+        b.set_size(size, f"size{axis}")
+
+
+def pad_texts(b: KernelBuilder) -> list[tuple[str, str]]:
+    """C text of the amounts before and behind each axis."""
+    amounts = pad_amounts(b.anchor, b.context)
+    listed = list(range(len(amounts)))
+    if b.anchor.input(3) is not None:
+        contents = b.context.contents(b.outer(b.anchor.inputs[3]))
+        assert contents is not None  # inference needs them
+        listed = [int(axis) % len(amounts) for axis in contents.ravel()]
+    texts = [("0", "0")] * len(amounts)
+    for position, axis in enumerate(listed):
+        begin, end = (element(b, b.anchor.inputs[1], position + side * len(listed)) for side in (0, 1))
+        texts[axis] = begin, end
+    return texts
+
+
+@finds_sizes("ConstantOfShape")
+def constant_of_shape(b: KernelBuilder) -> None:
+    b.headers.append("sizes.h")
+    for axis, size in found(b):
+        b.line(f"int64_t size{axis} = {element(b, b.anchor.inputs[0], axis)};")
+        checked(b, f"sizes_check(env, size{axis})")
+        b.set_size(size, f"size{axis}")
+
+
+@finds_sizes("Split")
+def split(b: KernelBuilder) -> None:
+    b.headers.append("sizes.h")
+    own = b.outer(b.anchor.inputs[0]).type.dims
+    axis = attribute(b.anchor, "axis", 0) % len(own)
+    texts = [element(b, b.anchor.inputs[1], index) for index in range(len(b.node.outputs))]
+    b.line(f"const int64_t parts[] = {{{', '.join(texts)}}};")
+    for index, output in enumerate(b.node.outputs):
+        checked(b, f"sizes_check(env, parts[{index}])")
+        if output is not None and isinstance(output.type.dims[axis], sympy.Symbol):
+            b.set_size(output.type.dims[axis], f"parts[{index}]")
+    total = " + ".join(f"parts[{index}]" for index in range(len(texts)))
+    b.line(f"if ({total} != {b.size(own[axis])}) return sizes_differ(env, {total}, {b.size(own[axis])});")
