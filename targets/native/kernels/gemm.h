@@ -8,12 +8,6 @@
 
 #include "tile.h"
 
-/* Stores the sum as it is: the epilogue of a product without bias. */
-MCP26_INLINE v8f epilogue_none(v8f acc, const void *const *args, int64_t m, int64_t n, int64_t lanes) {
-    (void)args, (void)m, (void)n, (void)lanes;
-    return acc;
-}
-
 typedef struct {
     const float *a;
     int64_t lda, b_step, depth;

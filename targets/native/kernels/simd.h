@@ -44,6 +44,12 @@ typedef float v2f __attribute__((ext_vector_type(2)));
 /* What an epilogue is: 8 results of row m, columns n ... n+7, of which `lanes` exist; gives what is to be stored. */
 typedef v8f (*mcp26_epilogue)(v8f acc, const void *const *args, int64_t m, int64_t n, int64_t lanes);
 
+/* Stores the sum as it is: the epilogue where nothing is fused. */
+MCP26_INLINE v8f epilogue_none(v8f acc, const void *const *args, int64_t m, int64_t n, int64_t lanes) {
+    (void)args, (void)m, (void)n, (void)lanes;
+    return acc;
+}
+
 MCP26_INLINE int64_t mcp26_min(int64_t a, int64_t b) { return a < b ? a : b; }
 MCP26_INLINE int64_t mcp26_max(int64_t a, int64_t b) { return a > b ? a : b; }
 MCP26_INLINE int64_t mcp26_ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
