@@ -6,7 +6,23 @@
 """
 
 from mcpc.ir import Node
-from mcpc.ops import elementwise, generate, inference, linear, move, normalize, pool, recurrent, reduce, shape  # noqa: F401
+from mcpc.ops import (  # noqa: F401
+    elementwise,
+    generate,
+    index,
+    inference,
+    linear,
+    move,
+    normalize,
+    pool,
+    quantize,
+    recurrent,
+    reduce,
+    resize,
+    scan,
+    search,
+    shape,
+)
 from mcpc.ops.context import InferContext
 from mcpc.ops.elementwise import Elementwise
 from mcpc.ops.expr import PRIMITIVES, Expr
@@ -17,7 +33,13 @@ from mcpc.ops.registry import ACCUMULATED, EXACT, ROUNDED, Cost, OpDef, definiti
 def expression(node: Node) -> Expr | None:
     """The expression of an elementwise ``node`` over its inputs, None for any other operator."""
     definition = find(node.domain, node.op)
-    return definition.expression(node) if isinstance(definition, Elementwise) else None
+    return definition.expression(node) if isinstance(definition, Elementwise) and definition.applies(node) else None
+
+
+def is_elementwise(node: Node) -> bool:
+    """Whether :func:`expression` has one for ``node``."""
+    definition = find(node.domain, node.op)
+    return isinstance(definition, Elementwise) and definition.applies(node)
 
 
 __all__ = [
@@ -36,4 +58,5 @@ __all__ = [
     "get",
     "infer_graph",
     "infer_node",
+    "is_elementwise",
 ]

@@ -24,6 +24,14 @@ VECTORS: dict[DType, str] = {
     DType.int8: "v8c",
 }
 
+#: How the names of kernels that are written once for every type end.
+SUFFIXES: dict[DType, str] = {
+    DType.float32: "f32",
+    DType.float64: "f64",
+    **{DType[f"int{bits}"]: f"i{bits}" for bits in (8, 16, 32, 64)},
+    **{DType[f"uint{bits}"]: f"u{bits}" for bits in (8, 16, 32, 64)},
+}
+
 #: Primitives that are one C operator on every arithmetic vector.
 INFIX = {"add": "+", "sub": "-", "mul": "*", "bitand": "&", "bitor": "|", "bitxor": "^"}
 COMPARE = {"eq": "==", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}

@@ -209,7 +209,7 @@ MCP26_INLINE void run_reduce(const int64_t *n, void **p) {
 }
 
 MCP26_INLINE void run_softmax(const int64_t *n, void **p) {
-    RUN_UNITS(softmax_f32_units(n[1], n[3]), n[4],
+    RUN_UNITS(softmax_units(n[1], n[3]), n[4],
               softmax_f32(n[0] ? SOFTMAX_LOG : SOFTMAX, n[1], n[2], n[3], p[0], p[1], begin, end))
 }
 

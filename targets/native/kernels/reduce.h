@@ -2,8 +2,8 @@
  *
  * Order of a float sum with inner = 1: element i goes to chain i % 32 (8 lanes, 4 vectors); the four vectors are
  * joined as (0 + 1) + (2 + 3), the lanes as v8f_sum does. With inner > 1 there is one chain, in order of n. n = 0
- * gives the neutral element (a mean NaN, as numpy). Integer means truncate towards zero; integer sums wrap. Units:
- * outer x groups of REDUCE_INNER columns (with inner = 1: outer).
+ * gives the neutral element (a mean NaN, as numpy). Integer means, roots and logarithms truncate towards zero; integer
+ * sums wrap. Units: outer x groups of REDUCE_INNER columns (with inner = 1: outer).
  */
 #ifndef MCP26_REDUCE_H
 #define MCP26_REDUCE_H
@@ -19,7 +19,7 @@ typedef enum {
     REDUCE_MIN,
     REDUCE_PROD,
     REDUCE_SUM_SQUARE,
-    REDUCE_L1, /* float only, from here on */
+    REDUCE_L1,
     REDUCE_L2,
     REDUCE_LOG_SUM
 } reduce_kind;
@@ -94,16 +94,43 @@ MCP26_INLINE v8f reduce_f32_post(reduce_kind kind, v8f v, int64_t n) {
     if (kind == REDUCE_MEAN) return v / (float)n;
     return kind == REDUCE_L2 ? v8f_sqrt(v) : kind == REDUCE_LOG_SUM ? v8f_log(v) : v;
 }
-MCP26_INLINE v8l v8l_lane_mask(int64_t lanes) { return (v8l)lanes > (v8l){0, 1, 2, 3, 4, 5, 6, 7}; }
-#define REDUCE_INT_PRE(kind, v) ((kind) == REDUCE_SUM_SQUARE ? (v) * (v) : (v))
-#define REDUCE_INT_POST(kind, v, n) ((kind) == REDUCE_MEAN && (n) > 0 ? (v) / (n) : (v))
-#define REDUCE_I32_POST(kind, v, n) REDUCE_INT_POST(kind, v, (int32_t)(n))
+MCP26_INLINE v8d reduce_f64_pre(reduce_kind kind, v8d v) {
+    return kind == REDUCE_SUM_SQUARE || kind == REDUCE_L2 ? v * v : kind == REDUCE_L1 ? v8d_abs(v) : v;
+}
+MCP26_INLINE v8d reduce_f64_post(reduce_kind kind, v8d v, int64_t n) {
+    if (kind == REDUCE_MEAN) return v / (double)n;
+    return kind == REDUCE_L2 ? v8d_sqrt(v) : kind == REDUCE_LOG_SUM ? v8d_log(v) : v;
+}
+#define REDUCE_LANES(M, lanes) __builtin_convertvector(v8i_lane_mask(lanes), M)
+#define REDUCE_LANES_8(lanes) REDUCE_LANES(v8c, lanes)
+#define REDUCE_LANES_16(lanes) REDUCE_LANES(v8s, lanes)
+#define REDUCE_LANES_64(lanes) REDUCE_LANES(v8l, lanes)
+
+#define REDUCE_DEFINE_INT(NAME, V, T, LOWEST, HIGHEST, MASK, ABS)                                                     \
+    MCP26_INLINE V NAME##_pre(reduce_kind kind, V v) {                                                               \
+        return kind == REDUCE_SUM_SQUARE || kind == REDUCE_L2 ? v * v : kind == REDUCE_L1 ? ABS(v) : v;              \
+    }                                                                                                                \
+    MCP26_INLINE V NAME##_post(reduce_kind kind, V v, int64_t n) {                                                   \
+        if (kind == REDUCE_MEAN) return n > 0 ? v / (T)n : v;                                                        \
+        if (kind != REDUCE_L2 && kind != REDUCE_LOG_SUM) return v;                                                   \
+        v8d wide = __builtin_convertvector(v, v8d);                                                                  \
+        return __builtin_convertvector(v8l_from_v8d(kind == REDUCE_L2 ? v8d_sqrt(wide) : v8d_log(wide)), V);         \
+    }                                                                                                                \
+    REDUCE_DEFINE(NAME, V, T, __builtin_elementwise_max, __builtin_elementwise_min, LOWEST, HIGHEST, MASK, NAME##_pre, \
+                  NAME##_post)
+#define REDUCE_SAME(v) (v)
 
 REDUCE_DEFINE(reduce_f32, v8f, float, v8f_max, v8f_min, -MCP26_INFINITY, MCP26_INFINITY, v8i_lane_mask, reduce_f32_pre,
               reduce_f32_post)
-REDUCE_DEFINE(reduce_i32, v8i, int32_t, __builtin_elementwise_max, __builtin_elementwise_min, INT32_MIN, INT32_MAX,
-              v8i_lane_mask, REDUCE_INT_PRE, REDUCE_I32_POST)
-REDUCE_DEFINE(reduce_i64, v8l, int64_t, __builtin_elementwise_max, __builtin_elementwise_min, INT64_MIN, INT64_MAX,
-              v8l_lane_mask, REDUCE_INT_PRE, REDUCE_INT_POST)
+REDUCE_DEFINE(reduce_f64, v8d, double, v8d_max, v8d_min, -(double)MCP26_INFINITY, (double)MCP26_INFINITY,
+              REDUCE_LANES_64, reduce_f64_pre, reduce_f64_post)
+REDUCE_DEFINE_INT(reduce_i8, v8c, int8_t, INT8_MIN, INT8_MAX, REDUCE_LANES_8, __builtin_elementwise_abs)
+REDUCE_DEFINE_INT(reduce_i16, v8s, int16_t, INT16_MIN, INT16_MAX, REDUCE_LANES_16, __builtin_elementwise_abs)
+REDUCE_DEFINE_INT(reduce_i32, v8i, int32_t, INT32_MIN, INT32_MAX, v8i_lane_mask, __builtin_elementwise_abs)
+REDUCE_DEFINE_INT(reduce_i64, v8l, int64_t, INT64_MIN, INT64_MAX, REDUCE_LANES_64, __builtin_elementwise_abs)
+REDUCE_DEFINE_INT(reduce_u8, v8b, uint8_t, 0, UINT8_MAX, REDUCE_LANES_8, REDUCE_SAME)
+REDUCE_DEFINE_INT(reduce_u16, v8w, uint16_t, 0, UINT16_MAX, REDUCE_LANES_16, REDUCE_SAME)
+REDUCE_DEFINE_INT(reduce_u32, v8u, uint32_t, 0, UINT32_MAX, v8i_lane_mask, REDUCE_SAME)
+REDUCE_DEFINE_INT(reduce_u64, v8q, uint64_t, 0, UINT64_MAX, REDUCE_LANES_64, REDUCE_SAME)
 
 #endif

@@ -5,7 +5,8 @@
  * That holds in the default floating-point environment (round to nearest even, no flush to zero) and with
  * -ffp-contract=off: a product and a sum are fused only where v8f_fma says so.
  *
- *     v8f  float     v8d  double    v8i  int32    v8u  uint32    v8l  int64    v8b  uint8 (bool is 0 or 1)    v8c  int8
+ *     v8f  float    v8i  int32     v8l  int64     v8s  int16     v8c  int8
+ *     v8d  double   v8u  uint32    v8q  uint64    v8w  uint16    v8b  uint8 (bool is 0 or 1)
  *
  * Arithmetic, comparison and bit operators work lane by lane, scalars are splat (x * 0.5f). A comparison gives a mask
  * of 0 and -1 in the signed type as wide as the operands; V_select(mask, a, b) takes a where the mask is set. A cast
@@ -36,6 +37,9 @@ typedef double v8d __attribute__((ext_vector_type(8)));
 typedef int32_t v8i __attribute__((ext_vector_type(8)));
 typedef uint32_t v8u __attribute__((ext_vector_type(8)));
 typedef int64_t v8l __attribute__((ext_vector_type(8)));
+typedef uint64_t v8q __attribute__((ext_vector_type(8)));
+typedef int16_t v8s __attribute__((ext_vector_type(8)));
+typedef uint16_t v8w __attribute__((ext_vector_type(8)));
 typedef uint8_t v8b __attribute__((ext_vector_type(8)));
 typedef int8_t v8c __attribute__((ext_vector_type(8)));
 typedef float v4f __attribute__((ext_vector_type(4)));
@@ -104,6 +108,9 @@ MCP26_DEFINE_MEMORY(v8d, v8l, double)
 MCP26_DEFINE_MEMORY(v8i, v8i, int32_t)
 MCP26_DEFINE_MEMORY(v8u, v8i, uint32_t)
 MCP26_DEFINE_MEMORY(v8l, v8l, int64_t)
+MCP26_DEFINE_MEMORY(v8q, v8l, uint64_t)
+MCP26_DEFINE_MEMORY(v8s, v8s, int16_t)
+MCP26_DEFINE_MEMORY(v8w, v8s, uint16_t)
 MCP26_DEFINE_MEMORY(v8b, v8c, uint8_t)
 MCP26_DEFINE_MEMORY(v8c, v8c, int8_t)
 MCP26_DEFINE_VECTOR(v8f, v8i, float)
@@ -112,6 +119,9 @@ MCP26_DEFINE_VECTOR(v8f, v8i, float)
 MCP26_INLINE v8i v8i_lane_mask(int64_t lanes) {
     return (v8i)(int32_t)lanes > (v8i){0, 1, 2, 3, 4, 5, 6, 7};
 }
+
+/* Whether any lane of a mask is set. */
+MCP26_INLINE int64_t v8i_any(v8i mask) { return __builtin_reduce_or(mask) != 0; }
 
 MCP26_INLINE v8f v8f_load(const float *p, int64_t lanes) {
     if (lanes >= 8) return v8f_load_all(p);
@@ -164,19 +174,33 @@ MCP26_INLINE v8f v8f_clip(v8f x, float low, float high) {
 }
 
 /* Integer division that never traps: by 0 the quotient is 0, and the smallest number by -1 is itself; both leave no
- * remainder. V_div truncates, V_rem has the sign of a (C's), V_mod that of b (Python's). */
-#define MCP26_DEFINE_DIVISION(V)                                                                  \
+ * remainder. V_div truncates, V_rem has the sign of a (C's), V_mod that of b (Python's). U: V without sign. */
+#define MCP26_DEFINE_DIVISION(V, U)                                                               \
     MCP26_INLINE V V##_div(V a, V b) {                                                            \
-        V quotient = a / V##_select((b == 0) | (b == -1), V##_splat(1), b);                       \
-        return V##_select(b == 0, V##_splat(0), V##_select(b == -1, 0 - a, quotient));            \
+        V is_zero = (V)(b == 0), is_minus_one = (V)(b == -1);                                     \
+        V quotient = a / V##_select(is_zero | is_minus_one, V##_splat(1), b);                     \
+        return V##_select(is_zero, V##_splat(0), V##_select(is_minus_one, (V)(0 - (U)a), quotient)); \
     }                                                                                             \
-    MCP26_INLINE V V##_rem(V a, V b) { return a % V##_select((b == 0) | (b == -1), V##_splat(1), b); } \
+    MCP26_INLINE V V##_rem(V a, V b) { return a % V##_select((V)((b == 0) | (b == -1)), V##_splat(1), b); } \
     MCP26_INLINE V V##_mod(V a, V b) {                                                            \
         V rest = V##_rem(a, b);                                                                   \
-        return V##_select((rest != 0) & ((rest ^ b) < 0), rest + b, rest);                        \
+        return V##_select((V)((rest != 0) & ((rest ^ b) < 0)), rest + b, rest);                   \
     }
-MCP26_DEFINE_DIVISION(v8i)
-MCP26_DEFINE_DIVISION(v8l)
+#define MCP26_DEFINE_DIVISION_UNSIGNED(V, M)                                                      \
+    MCP26_INLINE V V##_div(V a, V b) {                                                            \
+        M is_zero = (M)(b == 0);                                                                  \
+        return V##_select(is_zero, V##_splat(0), a / V##_select(is_zero, V##_splat(1), b));       \
+    }                                                                                             \
+    MCP26_INLINE V V##_rem(V a, V b) { return a % V##_select((M)(b == 0), V##_splat(1), b); }     \
+    MCP26_INLINE V V##_mod(V a, V b) { return V##_rem(a, b); }
+MCP26_DEFINE_DIVISION(v8c, v8b)
+MCP26_DEFINE_DIVISION(v8s, v8w)
+MCP26_DEFINE_DIVISION(v8i, v8u)
+MCP26_DEFINE_DIVISION(v8l, v8q)
+MCP26_DEFINE_DIVISION_UNSIGNED(v8b, v8c)
+MCP26_DEFINE_DIVISION_UNSIGNED(v8w, v8s)
+MCP26_DEFINE_DIVISION_UNSIGNED(v8u, v8i)
+MCP26_DEFINE_DIVISION_UNSIGNED(v8q, v8l)
 
 MCP26_INLINE v8f v8f_abs(v8f x) { return (v8f)((v8u)x & 0x7fffffffu); }
 MCP26_INLINE v8f v8f_neg(v8f x) { return (v8f)((v8u)x ^ 0x80000000u); }
@@ -189,6 +213,19 @@ MCP26_INLINE v8f v8f_trunc(v8f x) { return __builtin_elementwise_trunc(x); }
 MCP26_INLINE v8f v8f_round(v8f x) { return __builtin_elementwise_roundeven(x); } /* halves to even, ONNX Round */
 MCP26_INLINE v8f v8f_sqrt(v8f x) { return __builtin_elementwise_sqrt(x); }
 MCP26_INLINE v8i v8f_isnan(v8f x) { return x != x; }
+
+MCP26_INLINE v8d v8d_max(v8d a, v8d b) { return __builtin_elementwise_maximum(a, b); }
+MCP26_INLINE v8d v8d_min(v8d a, v8d b) { return __builtin_elementwise_minimum(a, b); }
+MCP26_INLINE v8d v8d_abs(v8d x) { return (v8d)((v8q)x & 0x7fffffffffffffffu); }
+MCP26_INLINE v8d v8d_neg(v8d x) { return (v8d)((v8q)x ^ 0x8000000000000000u); }
+MCP26_INLINE v8d v8d_copysign(v8d magnitude, v8d sign) {
+    return (v8d)(((v8q)magnitude & 0x7fffffffffffffffu) | ((v8q)sign & 0x8000000000000000u));
+}
+MCP26_INLINE v8d v8d_floor(v8d x) { return __builtin_elementwise_floor(x); }
+MCP26_INLINE v8d v8d_ceil(v8d x) { return __builtin_elementwise_ceil(x); }
+MCP26_INLINE v8d v8d_trunc(v8d x) { return __builtin_elementwise_trunc(x); }
+MCP26_INLINE v8d v8d_round(v8d x) { return __builtin_elementwise_roundeven(x); }
+MCP26_INLINE v8d v8d_sqrt(v8d x) { return __builtin_elementwise_sqrt(x); }
 
 /* All lanes of one vector into a scalar, always in the tree ((0+4)+(2+6)) + ((1+5)+(3+7)). */
 #define MCP26_DEFINE_FOLD(NAME, V, T, OP)                                      \
@@ -224,6 +261,10 @@ MCP26_INLINE v8l v8l_from_v8f(v8f x) {
     v8i fits = (x >= -9223372036854775808.0f) & (x < 9223372036854775808.0f);
     v8l value = __builtin_convertvector(v8f_select(fits, x, 0.0f), v8l);
     return v8l_select(__builtin_convertvector(fits, v8l), value, INT64_MIN);
+}
+MCP26_INLINE v8l v8l_from_v8d(v8d x) {
+    v8l fits = (x >= -9223372036854775808.0) & (x < 9223372036854775808.0);
+    return v8l_select(fits, __builtin_convertvector(v8d_select(fits, x, 0.0), v8l), INT64_MIN);
 }
 MCP26_INLINE v8f v8f_from_v8i(v8i x) { return __builtin_convertvector(x, v8f); }
 MCP26_INLINE v8f v8f_from_v8l(v8l x) { return __builtin_convertvector(x, v8f); }

@@ -1,5 +1,6 @@
-/* softmax.h: Softmax and LogSoftmax along the middle of [outer][n][inner] (contiguous). Sums in the order of reduce.h.
- * Units: with inner = 1 rows (outer), otherwise outer x groups of 8 columns.
+/* softmax.h: Softmax, LogSoftmax and Hardmax along the middle of [outer][n][inner] (contiguous), and the reduction
+ * log(sum(exp)) over it. Sums in the order of reduce.h. Units: with inner = 1 rows (outer), otherwise outer x groups of 8
+ * columns; those of log_sum_exp are reduce_units.
  */
 #ifndef MCP26_SOFTMAX_H
 #define MCP26_SOFTMAX_H
@@ -8,61 +9,105 @@
 
 typedef enum { SOFTMAX, SOFTMAX_LOG } softmax_kind;
 
-MCP26_INLINE int64_t softmax_f32_units(int64_t outer, int64_t inner) { return outer * mcp26_ceil_div(inner, 8); }
+MCP26_INLINE int64_t softmax_units(int64_t outer, int64_t inner) { return outer * mcp26_ceil_div(inner, 8); }
 
-MCP26_INLINE void softmax_row(softmax_kind kind, int64_t n, const float *x, float *y) {
-    v8f peak = reduce_f32_row(REDUCE_MAX, n, x);
-    for (int64_t i = 0; i < n; i += 8) {
-        int64_t lanes = mcp26_min(8, n - i);
-        v8f v = v8f_load(x + i, lanes) - peak;
-        v8f_store(y + i, kind == SOFTMAX ? v8f_exp(v) : v, lanes);
+/* V vectors of T with masks M. The results of softmax may lie where x does. */
+#define SOFTMAX_DEFINE(NAME, V, M, T)                                                                                  \
+    /* The sum of e^(x - peak). */                                                                                     \
+    MCP26_INLINE T softmax_##NAME##_total(int64_t n, const T *x, T peak) {                                             \
+        V sum = (T)0;                                                                                                  \
+        for (int64_t i = 0; i < n; i += 8) {                                                                           \
+            int64_t lanes = mcp26_min(8, n - i);                                                                       \
+            M exist = __builtin_convertvector(v8i_lane_mask(lanes), M);                                                \
+            sum += V##_select(exist, V##_exp(V##_load(x + i, lanes) - peak), V##_splat(0));                            \
+        }                                                                                                              \
+        return reduce_##NAME##_lanes(REDUCE_SUM, sum);                                                                 \
+    }                                                                                                                  \
+    MCP26_INLINE void softmax_##NAME##_row(softmax_kind kind, int64_t n, const T *x, T *y) {                           \
+        T peak = reduce_##NAME##_row(REDUCE_MAX, n, x);                                                                \
+        for (int64_t i = 0; i < n; i += 8) {                                                                           \
+            int64_t lanes = mcp26_min(8, n - i);                                                                       \
+            V v = V##_load(x + i, lanes) - peak;                                                                       \
+            V##_store(y + i, kind == SOFTMAX ? V##_exp(v) : v, lanes);                                                 \
+        }                                                                                                              \
+        V sum = kind == SOFTMAX ? V##_splat(reduce_##NAME##_row(REDUCE_SUM, n, y))                                     \
+                                : V##_log(V##_splat(softmax_##NAME##_total(n, y, 0)));                                 \
+        for (int64_t i = 0; i < n; i += 8) {                                                                           \
+            int64_t lanes = mcp26_min(8, n - i);                                                                       \
+            V v = V##_load(y + i, lanes);                                                                              \
+            V##_store(y + i, kind == SOFTMAX ? v / sum : v - sum, lanes);                                              \
+        }                                                                                                              \
+    }                                                                                                                  \
+    MCP26_INLINE void softmax_##NAME##_columns(softmax_kind kind, int64_t n, int64_t inner, const T *x, T *y,          \
+                                               int64_t lanes) {                                                        \
+        V peak = (T)-MCP26_INFINITY, sum = (T)0;                                                                       \
+        for (int64_t i = 0; i < n; i++) peak = V##_max(peak, V##_load(x + i * inner, lanes));                          \
+        for (int64_t i = 0; i < n; i++) {                                                                              \
+            V v = V##_load(x + i * inner, lanes) - peak, e = V##_exp(v);                                               \
+            sum += e;                                                                                                  \
+            V##_store(y + i * inner, kind == SOFTMAX ? e : v, lanes);                                                  \
+        }                                                                                                              \
+        if (kind == SOFTMAX_LOG) sum = V##_log(sum);                                                                   \
+        for (int64_t i = 0; i < n; i++) {                                                                              \
+            V v = V##_load(y + i * inner, lanes);                                                                      \
+            V##_store(y + i * inner, kind == SOFTMAX ? v / sum : v - sum, lanes);                                      \
+        }                                                                                                              \
+    }                                                                                                                  \
+    MCP26_INLINE void softmax_##NAME(softmax_kind kind, int64_t outer, int64_t n, int64_t inner, const T *x, T *y,     \
+                                     int64_t begin, int64_t end) {                                                     \
+        int64_t groups = mcp26_ceil_div(inner, 8);                                                                     \
+        (void)outer;                                                                                                   \
+        for (int64_t u = begin; u < end; u++) {                                                                        \
+            if (inner == 1) {                                                                                          \
+                softmax_##NAME##_row(kind, n, x + u * n, y + u * n);                                                   \
+                continue;                                                                                              \
+            }                                                                                                          \
+            int64_t at = u / groups * n * inner + u % groups * 8, lanes = mcp26_min(8, inner - u % groups * 8);        \
+            softmax_##NAME##_columns(kind, n, inner, x + at, y + at, lanes);                                           \
+        }                                                                                                              \
+    }                                                                                                                  \
+    /* 1 at the first of the largest elements, 0 elsewhere. */                                                         \
+    MCP26_INLINE void hardmax_##NAME(int64_t outer, int64_t n, int64_t inner, const T *x, T *y, int64_t begin,         \
+                                     int64_t end) {                                                                    \
+        int64_t groups = mcp26_ceil_div(inner, 8);                                                                     \
+        (void)outer;                                                                                                   \
+        for (int64_t u = begin; u < end; u++) {                                                                        \
+            int64_t first = u / groups * n * inner + u % groups * 8, lanes = mcp26_min(8, inner - u % groups * 8);     \
+            for (int64_t l = 0; l < lanes; l++) {                                                                      \
+                int64_t best = first + l;                                                                              \
+                for (int64_t i = first + l; i < first + n * inner; i += inner) {                                       \
+                    best = x[i] > x[best] || (x[i] != x[i] && x[best] == x[best]) ? i : best;                          \
+                }                                                                                                      \
+                for (int64_t i = first + l; i < first + n * inner; i += inner) y[i] = i == best;                       \
+            }                                                                                                          \
+        }                                                                                                              \
+    }                                                                                                                  \
+    /* Where the largest element is infinite, so is the result. */                                                     \
+    MCP26_INLINE void log_sum_exp_##NAME(int64_t outer, int64_t n, int64_t inner, const T *x, T *y, int64_t begin,     \
+                                         int64_t end) {                                                                \
+        int64_t groups = mcp26_ceil_div(inner, REDUCE_INNER);                                                          \
+        (void)outer;                                                                                                   \
+        for (int64_t u = begin; u < end; u++) {                                                                        \
+            if (inner == 1) {                                                                                          \
+                T peak = reduce_##NAME##_row(REDUCE_MAX, n, x + u * n);                                                \
+                T base = peak - peak == 0 ? peak : 0;                                                                  \
+                y[u] = V##_log(V##_splat(softmax_##NAME##_total(n, x + u * n, base)))[0] + base;                       \
+                continue;                                                                                              \
+            }                                                                                                          \
+            int64_t o = u / groups, last = mcp26_min(inner, (u % groups + 1) * REDUCE_INNER);                          \
+            for (int64_t c = u % groups * REDUCE_INNER; c < last; c += 8) {                                            \
+                int64_t lanes = mcp26_min(8, last - c);                                                                \
+                const T *from = x + o * n * inner + c;                                                                 \
+                V peak = (T)-MCP26_INFINITY, sum = (T)0;                                                               \
+                for (int64_t i = 0; i < n; i++) peak = V##_max(peak, V##_load(from + i * inner, lanes));               \
+                peak = V##_select(peak - peak == 0, peak, V##_splat(0));                                               \
+                for (int64_t i = 0; i < n; i++) sum += V##_exp(V##_load(from + i * inner, lanes) - peak);              \
+                V##_store(y + o * inner + c, V##_log(sum) + peak, lanes);                                              \
+            }                                                                                                          \
+        }                                                                                                              \
     }
-    v8f sum = 0.0f;
-    if (kind == SOFTMAX) {
-        sum = reduce_f32_row(REDUCE_SUM, n, y);
-    } else {
-        for (int64_t i = 0; i < n; i += 8) {
-            int64_t lanes = mcp26_min(8, n - i);
-            sum += v8f_select(v8i_lane_mask(lanes), v8f_exp(v8f_load(y + i, lanes)), 0.0f);
-        }
-        sum = v8f_log(v8f_sum(sum));
-    }
-    for (int64_t i = 0; i < n; i += 8) {
-        int64_t lanes = mcp26_min(8, n - i);
-        v8f v = v8f_load(y + i, lanes);
-        v8f_store(y + i, kind == SOFTMAX ? v / sum : v - sum, lanes);
-    }
-}
 
-MCP26_INLINE void softmax_columns(softmax_kind kind, int64_t n, int64_t inner, const float *x, float *y,
-                                  int64_t lanes) {
-    v8f peak = -MCP26_INFINITY, sum = 0.0f;
-    for (int64_t i = 0; i < n; i++) peak = v8f_max(peak, v8f_load(x + i * inner, lanes));
-    for (int64_t i = 0; i < n; i++) {
-        v8f v = v8f_load(x + i * inner, lanes) - peak, e = v8f_exp(v);
-        sum += e;
-        v8f_store(y + i * inner, kind == SOFTMAX ? e : v, lanes);
-    }
-    if (kind == SOFTMAX_LOG) sum = v8f_log(sum);
-    for (int64_t i = 0; i < n; i++) {
-        v8f v = v8f_load(y + i * inner, lanes);
-        v8f_store(y + i * inner, kind == SOFTMAX ? v / sum : v - sum, lanes);
-    }
-}
-
-/* y may be x. */
-MCP26_INLINE void softmax_f32(softmax_kind kind, int64_t outer, int64_t n, int64_t inner, const float *x, float *y,
-                              int64_t begin, int64_t end) {
-    int64_t groups = mcp26_ceil_div(inner, 8);
-    (void)outer;
-    for (int64_t u = begin; u < end; u++) {
-        if (inner == 1) {
-            softmax_row(kind, n, x + u * n, y + u * n);
-        } else {
-            int64_t at = u / groups * n * inner + u % groups * 8;
-            softmax_columns(kind, n, inner, x + at, y + at, mcp26_min(8, inner - u % groups * 8));
-        }
-    }
-}
+SOFTMAX_DEFINE(f32, v8f, v8i, float)
+SOFTMAX_DEFINE(f64, v8d, v8l, double)
 
 #endif

@@ -121,6 +121,87 @@ MCP26_INLINE v8f v8f_erf(v8f x) {
     return v8f_select(t > 0.927734375f, large, small); /* a NaN compares false and passes through `small` */
 }
 
+/* ---- double */
+
+/* 2^n for -1022 <= n <= 1023. */
+MCP26_INLINE v8d vmath_power_of_two_d(v8l n) { return (v8d)((n + 1023) << 52); }
+
+/* x = n ln 2 + r with |r| <= ln 2 / 2, for |x| < 2^30. */
+typedef struct {
+    v8l n;
+    v8d r;
+} vmath_reduced_d;
+
+MCP26_INLINE vmath_reduced_d vmath_reduce_d(v8d x) {
+    /* Adding 1.5 * 2^52 rounds to an integer, which then sits in the low bits. */
+    v8d shifted = v8d_fma(x, 0x1.71547652b82fep+0, 0x1.8p52);
+    v8d n = shifted - 0x1.8p52;
+    v8d r = v8d_fma(n, -0x1.62e42fefa39efp-1, x);
+    return (vmath_reduced_d){(v8l)shifted - 0x4338000000000000, v8d_fma(n, -0x1.abc9e3b39803fp-56, r)};
+}
+
+/* e^r - 1 for |r| <= ln 2 / 2: Taylor's series to r^13. */
+MCP26_INLINE v8d vmath_expm1_d(v8d r) {
+    const double inverse[12] = {1.0 / 2, 1.0 / 6, 1.0 / 24, 1.0 / 120, 1.0 / 720, 1.0 / 5040, 1.0 / 40320, 1.0 / 362880,
+                                1.0 / 3628800, 1.0 / 39916800, 1.0 / 479001600, 1.0 / 6227020800};
+    v8d p = inverse[11];
+    MCP26_UNROLL for (int k = 10; k >= 0; k--) p = v8d_fma(p, r, inverse[k]);
+    return v8d_fma(p, r * r, r);
+}
+
+MCP26_INLINE v8d v8d_exp(v8d x) {
+    x = v8d_select(x > 710.0, 710.0, x); /* a NaN passes both */
+    x = v8d_select(x < -746.0, -746.0, x);
+    vmath_reduced_d t = vmath_reduce_d(x);
+    v8l half = t.n >> 1; /* in two steps: n may lie beyond the exponent's range at both ends */
+    return (vmath_expm1_d(t.r) + 1.0) * vmath_power_of_two_d(half) * vmath_power_of_two_d(t.n - half);
+}
+
+MCP26_INLINE v8d v8d_expm1(v8d x) {
+    x = v8d_select(x > 710.0, 710.0, x); /* a NaN passes both */
+    x = v8d_select(x < -40.0, -40.0, x);
+    vmath_reduced_d t = vmath_reduce_d(x);
+    v8d half = vmath_power_of_two_d(t.n - 1); /* half the power: n may be 1024 */
+    return v8d_fma(vmath_expm1_d(t.r), half, half - 0.5) * 2.0;
+}
+
+/* log m + e ln 2 as a sum of two doubles, for x = m 2^e with m in [sqrt(1/2), sqrt(2)), positive and finite: atanh's
+ * series of s = (m - 1) / (m + 1). */
+typedef struct {
+    v8d high, low;
+} vmath_pair;
+
+MCP26_INLINE vmath_pair vmath_log_d(v8d x) {
+    v8l is_tiny = x < 0x1p-1022;
+    v8l bits = (v8l)v8d_select(is_tiny, x * 0x1p54, x);
+    v8l e = (bits - 0x3fe6a09e667f3bcd) >> 52;
+    v8d n = __builtin_convertvector(e, v8d) - v8d_select(is_tiny, 54.0, 0.0);
+    v8d f = (v8d)(bits - (e << 52)) - 1.0;
+    v8d d = f + 2.0, s = f / d;
+    v8d rest = (v8d_fma(-s, d, f) - s * (f - (d - 2.0))) / d; /* what s lacks */
+    v8d z = s * s, p = 2.0 / 25;
+    MCP26_UNROLL for (int k = 23; k >= 3; k -= 2) p = v8d_fma(p, z, 2.0 / k);
+    v8d high = s * 2.0, low = v8d_fma(p * z, s, rest * 2.0);
+    v8d base = n * 0x1.62e42fefa39efp-1, error = v8d_fma(n, 0x1.62e42fefa39efp-1, -base);
+    v8d sum = base + high, lost = v8d_select(n == 0.0, 0.0, high - (sum - base)); /* |base| > |high| unless n is 0 */
+    low = low + lost + v8d_fma(n, 0x1.abc9e3b39803fp-56, error);
+    v8d total = sum + low;
+    return (vmath_pair){total, low - (total - sum)};
+}
+
+MCP26_INLINE v8d v8d_log(v8d x) {
+    v8l is_ordinary = (x > 0.0) & (x < (double)MCP26_INFINITY);
+    v8d r = vmath_log_d(v8d_select(is_ordinary, x, 1.0)).high;
+    v8d special = v8d_select(x == 0.0, -(double)MCP26_INFINITY, v8d_select(x > 0.0, x, (double)MCP26_NAN));
+    return v8d_select(is_ordinary, r, special);
+}
+
+MCP26_INLINE v8d v8d_log1p(v8d x) {
+    v8d u = 1.0 + x;
+    v8d lost = (x - (u - 1.0)) / u;
+    return v8d_log(u) + v8d_select((u > 0.0) & (u < (double)MCP26_INFINITY), lost, 0.0);
+}
+
 /* log2 of positive finite x with 40 good bits: 2 atanh((m-1)/(m+1)) / ln 2 as a series. */
 MCP26_INLINE v8d vmath_log2(v8f x) {
     v8l bits = (v8l)__builtin_convertvector(x, v8d);

@@ -6,6 +6,7 @@ from . import (
     elementwise,
     empty,
     epilogues,
+    indexing,
     layouts,
     movement,
     normalization,
@@ -14,7 +15,9 @@ from . import (
     recurrent,
     reductions,
     resizing,
+    searching,
     storage,
+    transposed,
 )
 
 FAMILIES: dict[str, Family] = {
@@ -22,6 +25,7 @@ FAMILIES: dict[str, Family] = {
     for family in (
         convolution.FAMILY,
         convolution.ONE_AXIS,
+        transposed.FAMILY,
         products.FAMILY,
         pooling.FAMILY,
         elementwise.FAMILY,
@@ -30,6 +34,8 @@ FAMILIES: dict[str, Family] = {
         normalization.FAMILY,
         recurrent.FAMILY,
         movement.FAMILY,
+        indexing.FAMILY,
+        searching.FAMILY,
         layouts.FAMILY,
         epilogues.FAMILY,
         storage.FAMILY,
