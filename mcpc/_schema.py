@@ -1936,6 +1936,184 @@ class GoldenCaseT(object):
         return goldenCase
 
 
+class DefaultValue(object):
+    __slots__ = ['_tab']
+
+    @classmethod
+    def GetRootAs(cls, buf, offset=0):
+        n = flatbuffers.encode.Get(flatbuffers.packer.uoffset, buf, offset)
+        x = DefaultValue()
+        x.Init(buf, n + offset)
+        return x
+
+    @classmethod
+    def GetRootAsDefaultValue(cls, buf, offset=0):
+        """This method is deprecated. Please switch to GetRootAs."""
+        return cls.GetRootAs(buf, offset)
+    @classmethod
+    def DefaultValueBufferHasIdentifier(cls, buf, offset, size_prefixed=False):
+        return flatbuffers.util.BufferHasIdentifier(buf, offset, b"\x4D\x43\x32\x36", size_prefixed=size_prefixed)
+
+    # DefaultValue
+    def Init(self, buf, pos):
+        self._tab = flatbuffers.table.Table(buf, pos)
+
+    # DefaultValue
+    def Input(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(4))
+        if o != 0:
+            return self._tab.Get(flatbuffers.number_types.Uint32Flags, o + self._tab.Pos)
+        return 0
+
+    # DefaultValue
+    def Shape(self, j):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(6))
+        if o != 0:
+            a = self._tab.Vector(o)
+            return self._tab.Get(flatbuffers.number_types.Int64Flags, a + flatbuffers.number_types.UOffsetTFlags.py_type(j * 8))
+        return 0
+
+    # DefaultValue
+    def ShapeAsNumpy(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(6))
+        if o != 0:
+            return self._tab.GetVectorAsNumpy(flatbuffers.number_types.Int64Flags, o)
+        return 0
+
+    # DefaultValue
+    def ShapeLength(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(6))
+        if o != 0:
+            return self._tab.VectorLen(o)
+        return 0
+
+    # DefaultValue
+    def ShapeIsNone(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(6))
+        return o == 0
+
+    # DefaultValue
+    def Shard(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(8))
+        if o != 0:
+            return self._tab.Get(flatbuffers.number_types.Uint32Flags, o + self._tab.Pos)
+        return 0
+
+    # DefaultValue
+    def Offset(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(10))
+        if o != 0:
+            return self._tab.Get(flatbuffers.number_types.Uint64Flags, o + self._tab.Pos)
+        return 0
+
+    # DefaultValue
+    def Bytes(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(12))
+        if o != 0:
+            return self._tab.Get(flatbuffers.number_types.Uint64Flags, o + self._tab.Pos)
+        return 0
+
+def DefaultValueStart(builder):
+    builder.StartObject(5)
+
+def DefaultValueAddInput(builder, input):
+    builder.PrependUint32Slot(0, input, 0)
+
+def DefaultValueAddShape(builder, shape):
+    builder.PrependUOffsetTRelativeSlot(1, flatbuffers.number_types.UOffsetTFlags.py_type(shape), 0)
+
+def DefaultValueStartShapeVector(builder, numElems):
+    return builder.StartVector(8, numElems, 8)
+
+def DefaultValueAddShard(builder, shard):
+    builder.PrependUint32Slot(2, shard, 0)
+
+def DefaultValueAddOffset(builder, offset):
+    builder.PrependUint64Slot(3, offset, 0)
+
+def DefaultValueAddBytes(builder, bytes):
+    builder.PrependUint64Slot(4, bytes, 0)
+
+def DefaultValueEnd(builder):
+    return builder.EndObject()
+
+
+try:
+    from typing import List
+except:
+    pass
+
+class DefaultValueT(object):
+
+    # DefaultValueT
+    def __init__(
+        self,
+        input = 0,
+        shape = None,
+        shard = 0,
+        offset = 0,
+        bytes = 0,
+    ):
+        self.input = input  # type: int
+        self.shape = shape  # type: Optional[List[int]]
+        self.shard = shard  # type: int
+        self.offset = offset  # type: int
+        self.bytes = bytes  # type: int
+
+    @classmethod
+    def InitFromBuf(cls, buf, pos):
+        defaultValue = DefaultValue()
+        defaultValue.Init(buf, pos)
+        return cls.InitFromObj(defaultValue)
+
+    @classmethod
+    def InitFromPackedBuf(cls, buf, pos=0):
+        n = flatbuffers.encode.Get(flatbuffers.packer.uoffset, buf, pos)
+        return cls.InitFromBuf(buf, pos+n)
+
+    @classmethod
+    def InitFromObj(cls, defaultValue):
+        x = DefaultValueT()
+        x._UnPack(defaultValue)
+        return x
+
+    # DefaultValueT
+    def _UnPack(self, defaultValue):
+        if defaultValue is None:
+            return
+        self.input = defaultValue.Input()
+        if not defaultValue.ShapeIsNone():
+            if np is None:
+                self.shape = []
+                for i in range(defaultValue.ShapeLength()):
+                    self.shape.append(defaultValue.Shape(i))
+            else:
+                self.shape = defaultValue.ShapeAsNumpy()
+        self.shard = defaultValue.Shard()
+        self.offset = defaultValue.Offset()
+        self.bytes = defaultValue.Bytes()
+
+    # DefaultValueT
+    def Pack(self, builder):
+        if self.shape is not None:
+            if np is not None and type(self.shape) is np.ndarray:
+                shape = builder.CreateNumpyVector(self.shape)
+            else:
+                DefaultValueStartShapeVector(builder, len(self.shape))
+                for i in reversed(range(len(self.shape))):
+                    builder.PrependInt64(self.shape[i])
+                shape = builder.EndVector()
+        DefaultValueStart(builder)
+        DefaultValueAddInput(builder, self.input)
+        if self.shape is not None:
+            DefaultValueAddShape(builder, shape)
+        DefaultValueAddShard(builder, self.shard)
+        DefaultValueAddOffset(builder, self.offset)
+        DefaultValueAddBytes(builder, self.bytes)
+        defaultValue = DefaultValueEnd(builder)
+        return defaultValue
+
+
 class KeyValue(object):
     __slots__ = ['_tab']
 
@@ -2416,8 +2594,32 @@ class Meta(object):
         o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(46))
         return o == 0
 
+    # Meta
+    def Defaults(self, j):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(48))
+        if o != 0:
+            x = self._tab.Vector(o)
+            x += flatbuffers.number_types.UOffsetTFlags.py_type(j) * 4
+            x = self._tab.Indirect(x)
+            obj = DefaultValue()
+            obj.Init(self._tab.Bytes, x)
+            return obj
+        return None
+
+    # Meta
+    def DefaultsLength(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(48))
+        if o != 0:
+            return self._tab.VectorLen(o)
+        return 0
+
+    # Meta
+    def DefaultsIsNone(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(48))
+        return o == 0
+
 def MetaStart(builder):
-    builder.StartObject(22)
+    builder.StartObject(23)
 
 def MetaAddModelName(builder, modelName):
     builder.PrependUOffsetTRelativeSlot(0, flatbuffers.number_types.UOffsetTFlags.py_type(modelName), 0)
@@ -2521,6 +2723,12 @@ def MetaAddSections(builder, sections):
 def MetaStartSectionsVector(builder, numElems):
     return builder.StartVector(4, numElems, 4)
 
+def MetaAddDefaults(builder, defaults):
+    builder.PrependUOffsetTRelativeSlot(22, flatbuffers.number_types.UOffsetTFlags.py_type(defaults), 0)
+
+def MetaStartDefaultsVector(builder, numElems):
+    return builder.StartVector(4, numElems, 4)
+
 def MetaEnd(builder):
     return builder.EndObject()
 
@@ -2557,6 +2765,7 @@ class MetaT(object):
         goldenSection = -1,
         provenance = None,
         sections = None,
+        defaults = None,
     ):
         self.modelName = modelName  # type: Optional[str]
         self.target = target  # type: Optional[str]
@@ -2580,6 +2789,7 @@ class MetaT(object):
         self.goldenSection = goldenSection  # type: int
         self.provenance = provenance  # type: Optional[List[KeyValueT]]
         self.sections = sections  # type: Optional[List[SectionHashT]]
+        self.defaults = defaults  # type: Optional[List[DefaultValueT]]
 
     @classmethod
     def InitFromBuf(cls, buf, pos):
@@ -2708,6 +2918,14 @@ class MetaT(object):
                 else:
                     sectionHash_ = SectionHashT.InitFromObj(meta.Sections(i))
                     self.sections.append(sectionHash_)
+        if not meta.DefaultsIsNone():
+            self.defaults = []
+            for i in range(meta.DefaultsLength()):
+                if meta.Defaults(i) is None:
+                    self.defaults.append(None)
+                else:
+                    defaultValue_ = DefaultValueT.InitFromObj(meta.Defaults(i))
+                    self.defaults.append(defaultValue_)
 
     # MetaT
     def Pack(self, builder):
@@ -2811,6 +3029,14 @@ class MetaT(object):
             for i in reversed(range(len(self.sections))):
                 builder.PrependUOffsetTRelative(sectionslist[i])
             sections = builder.EndVector()
+        if self.defaults is not None:
+            defaultslist = []
+            for i in range(len(self.defaults)):
+                defaultslist.append(self.defaults[i].Pack(builder))
+            MetaStartDefaultsVector(builder, len(self.defaults))
+            for i in reversed(range(len(self.defaults))):
+                builder.PrependUOffsetTRelative(defaultslist[i])
+            defaults = builder.EndVector()
         MetaStart(builder)
         if self.modelName is not None:
             MetaAddModelName(builder, modelName)
@@ -2848,6 +3074,8 @@ class MetaT(object):
             MetaAddProvenance(builder, provenance)
         if self.sections is not None:
             MetaAddSections(builder, sections)
+        if self.defaults is not None:
+            MetaAddDefaults(builder, defaults)
         meta = MetaEnd(builder)
         return meta
 

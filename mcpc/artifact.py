@@ -251,6 +251,9 @@ def _check_references(meta: MetaT, container: Container) -> None:
     for entry in [*(meta.code or []), *(meta.shards or []), *(meta.sections or [])]:
         expect(len(entry.sha256) == hashlib.sha256().digest_size, "a hash has a wrong length")
         expect(kind_of(entry.section) != 0, "a hash is of no section")
+    for default in meta.defaults or []:
+        expect(default.input < len(meta.inputs), "a default value is of no input")
+        expect(default.shard < len(meta.shards or []), "a default value lies in no shard")
     if meta.golden:
         expect(meta.goldenSection >= 0 and kind_of(meta.goldenSection) == Kind.GOLDEN, "there is no GOLDEN section")
     for tensor in [*meta.inputs, *meta.outputs]:

@@ -21,8 +21,10 @@ def benchmark(
     iterations: int | None = None,
     profile: bool = False,
     seed: int = 0,
+    dims: Mapping[str, int] | None = None,
 ) -> dict[str, Any]:
-    """Open the artifact and run it on sampled inputs: the object that ``mcpc bench --json`` prints.
+    """Open the artifact and run it on sampled inputs: the object that ``mcpc bench --json`` prints. ``dims`` are values
+    of symbolic sizes.
 
     ``iterations`` None runs for about a second, 10 times at least. ``latency_ms`` covers a whole ``run`` call from
     Python, ``first_run_ms`` the first after opening. With ``profile``, ``steps`` has each step's median over a tenth as
@@ -36,7 +38,7 @@ def benchmark(
     session = load(artifact, threads=threads, affinity=affinity)
     open_ms = _milliseconds_since(began)
     with session:
-        feeds = artifact_inputs(artifact, session.get_inputs(), seed)
+        feeds = artifact_inputs(artifact, session, seed, dims)
 
         def run() -> float:
             began = time.perf_counter()
@@ -52,6 +54,7 @@ def benchmark(
         document = inspect(artifact)
         result: dict[str, Any] = {
             "latency_ms": percentiles(runs),
+            "input_shapes": {name: list(array.shape) for name, array in feeds.items()},
             "iterations": len(runs),
             "open_ms": round(open_ms, 4),
             "first_run_ms": round(first_ms, 4),

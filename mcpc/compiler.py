@@ -18,7 +18,7 @@ from mcpc.dim_text import format_dim
 from mcpc.dtypes import BY_NAME
 from mcpc.errors import ModelError, Problems, UsageError
 from mcpc.files import require_writable
-from mcpc.ir import Graph, SizeBound, TensorType, Value, is_static
+from mcpc.ir import Dim, Graph, SizeBound, TensorType, Value, is_static
 from mcpc.pipeline import PassContext, parse_pipeline, run_pipeline
 from mcpc.sample_inputs import sample_inputs
 from mcpc.size_options import Bound, Shape
@@ -52,12 +52,13 @@ def compile(
 
     ``output`` defaults to the model's name in the current folder. ``input_shapes`` fixes the shapes of inputs (None: a
     size stays open), ``dims`` fixes symbolic sizes or bounds them: ``{"N": 4, "W": (32, 2048)}``. ``freeze_defaults``
-    makes constants of the initializers that the model also lists as inputs, for callers to override. ``passes`` is pipeline text that replaces the target's. ``verify_passes`` compares with ONNX Runtime after each
-    pass. ``emit`` is a folder that keeps the graph after each pass and the generated C. ``golden`` cases are embedded
-    for the self-test: that many on sampled inputs, or one for each of the given inputs (arrays by name); None: one,
-    where the model runs on sampled inputs (symbolic sizes may have to fit in ways that no shape shows). ``sign`` is a
-    PEM file with an Ed25519 private key. ``jobs`` limits compiler processes. ``progress`` is called with what is being
-    done, its index and the number of stages.
+    makes constants of the initializers that the model also lists as inputs, for callers to override. ``passes`` is
+    pipeline text that replaces the target's. ``verify_passes`` compares with ONNX Runtime after each pass. ``emit`` is
+    a folder that keeps the graph after each pass and the generated C. ``golden`` cases are embedded for the self-test:
+    that many on sampled inputs, or one for each of the given inputs (arrays by name); None: one, where the model runs
+    on sampled inputs (symbolic sizes may have to fit in ways that no shape shows). ``sign`` is a PEM file with an
+    Ed25519 private key. ``jobs`` limits compiler processes. ``progress`` is called with what is being done, its index
+    and the number of stages.
 
     Raises :class:`mcpc.errors.McpcError`; all problems of a model come together. A file at ``output`` is replaced only
     when all went well.
@@ -200,9 +201,14 @@ def _tensor(value: Value, symbols: Sequence[str], bounds: Mapping[str, SizeBound
         name=value.name,
         dtype=BY_NAME[type.dtype.name].code,
         dims=dims,
-        dimTexts=[] if is_static(type.dims) else [format_dim(size) for size in type.dims],
+        dimTexts=[] if is_static(type.dims) else [_dim_text(size) for size in type.dims],
         maxBytes=largest(type.nbytes, bounds) or 0,
     )
+
+
+def _dim_text(size: Dim) -> str:
+    """A size for people and for ``Session.get_inputs``: a symbol by its plain name, an expression as text."""
+    return format_dim(size) if isinstance(size, int) or not size.is_Symbol else str(size)
 
 
 def _symbol(graph: Graph, name: str) -> SymbolT:

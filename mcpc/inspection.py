@@ -53,7 +53,10 @@ def inspect(path: str | os.PathLike[str]) -> dict[str, Any]:
             "flops": sum(step["flops"] for step in steps),
             "predicted_us": sum(step["predicted_us"] for step in steps),
             "golden_cases": len(meta.golden or []),
-            "inputs": [_tensor(tensor) for tensor in meta.inputs],
+            "inputs": [
+                {**_tensor(tensor), "optional": index in {default.input for default in meta.defaults or []}}
+                for index, tensor in enumerate(meta.inputs)
+            ],
             "outputs": [_tensor(tensor) for tensor in meta.outputs],
             "symbols": [
                 {"name": symbol.name, "min": symbol.min, "max": symbol.max if symbol.max >= 0 else None}

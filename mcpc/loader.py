@@ -68,16 +68,23 @@ class Session:
         self._handle: Handle | None = handle
         self._lock = threading.RLock()
         self._inputs = {slot.name: slot for slot in handle.inputs}
+        self._required = {slot.name for slot in handle.inputs if not slot.has_default}
         self._outputs = handle.outputs
         self._by_name = {slot.name: slot for slot in self._outputs}
         self._bound_inputs: dict[str, Array] = {}
         self._bound_outputs: dict[str, Array] = {}
+        self._overridden: set[str] = set()  # inputs with a default that the last run gave another value
         self._taken_outputs: set[int] = set()  # outputs that the runtime writes to memory of ours
 
     # ---- what the model is
 
     def get_inputs(self) -> list[TensorInfo]:
-        return [slot.info for slot in self._inputs.values()]
+        """The inputs that every run needs."""
+        return [slot.info for slot in self._inputs.values() if not slot.has_default]
+
+    def get_overridable_initializers(self) -> list[TensorInfo]:
+        """The inputs that a run may leave out: they then have a value from the artifact."""
+        return [slot.info for slot in self._inputs.values() if slot.has_default]
 
     def get_outputs(self) -> list[TensorInfo]:
         return [slot.info for slot in self._outputs]
@@ -109,8 +116,8 @@ class Session:
     def run(self, output_names: Sequence[str] | None, feeds: Mapping[str, Any]) -> list[Array]:
         """Run once and return fresh arrays of the outputs ``output_names`` (None: of all, in the model's order).
 
-        ``feeds`` holds an array for every input. Arrays of another memory order or byte order are copied, other
-        element types are refused: nothing is cast silently.
+        ``feeds`` holds an array for every input; those with a default value may be left out. Arrays of another memory
+        order or byte order are copied, other element types are refused: nothing is cast silently.
 
         RuntimeFault E600: an input is missing or unknown. E601: wrong element type. E602: wrong rank or shape. E603:
         the data led out of bounds. E604: cancelled. E605: out of memory. E607: unknown output, closed session.
@@ -118,9 +125,7 @@ class Session:
         with self._lock:
             handle = self._open()
             wanted = self._outputs if output_names is None else [self._output(name) for name in output_names]
-            if feeds.keys() != self._inputs.keys():
-                raise self._wrong_names(feeds)
-            arrays = [self._bind_input(handle, slot, feeds[name]) for name, slot in self._inputs.items()]
+            arrays = self._bind_inputs(handle, feeds)
             results = self._run_into_fresh(handle, wanted)
             del arrays  # they had to live until here
             return results
@@ -162,10 +167,7 @@ class Session:
         """
         with self._lock:
             handle = self._open()
-            if self._bound_inputs.keys() != self._inputs.keys():
-                raise self._wrong_names(self._bound_inputs)
-            for name, slot in self._inputs.items():
-                self._bind_input(handle, slot, self._bound_inputs[name])
+            self._bind_inputs(handle, self._bound_inputs)
             for slot in self._outputs:
                 self._bind_output(handle, slot, self._bound_outputs.get(slot.name))
             handle.check(handle.library.mcp26_session_run(handle.session))
@@ -232,9 +234,18 @@ class Session:
         """Every unknown and missing input at once."""
         hint = f"the model has {', '.join(map(repr, self._inputs)) or 'none'}"
         unknown = [f"no input {name!r}" for name in given if name not in self._inputs]
-        missing = [f"input {name!r} is missing" for name in self._inputs if name not in given]
+        missing = [f"input {name!r} is missing" for name in self._inputs if name in self._required - set(given)]
         errors: list[McpcError] = [RuntimeFault("E600", message, hint=hint) for message in unknown + missing]
         return errors[0] if len(errors) == 1 else ErrorGroup(errors)
+
+    def _bind_inputs(self, handle: Handle, feeds: Mapping[str, Any]) -> list[Array]:
+        """Hand all inputs to the runtime, and return the arrays whose memory it reads."""
+        if not self._required <= feeds.keys() <= self._inputs.keys():
+            raise self._wrong_names(feeds)
+        for name in self._overridden - feeds.keys():
+            handle.check(handle.bind_input(handle.session, self._inputs[name].index, 0, None, 0, None, 0))
+        self._overridden = feeds.keys() - self._required
+        return [self._bind_input(handle, slot, feeds[name]) for name, slot in self._inputs.items() if name in feeds]
 
     def _bind_input(self, handle: Handle, slot: Slot, tensor: Any) -> Array:
         """Hand a tensor to the runtime, and return the array whose memory it reads."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,12 +18,13 @@ from onnx_graphsurgeon.logger import G_LOGGER
 
 from mcpc.errors import ModelError, Problems, UsageError
 from mcpc.ir import Dim, DType, Graph, Node, TensorType, Value, symbol
+from mcpc.onnx_defaults import must_stay_constant, overridable
 from mcpc.onnx_normalize import check_opset, convert_opset, inline_functions
 from mcpc.onnx_structure import check_structure, is_text, label, opsets_of, subgraphs, walk
 from mcpc.onnx_tensors import Array, ExternalData, dtype_of, read_tensor
 from mcpc.ops import find, infer_graph
 from mcpc.ops.registry import opset_of, unsupported
-from mcpc.size_options import Bound, fix_sizes
+from mcpc.size_options import Bound, Shape, fix_sizes, open_shape, unnamed
 
 #: Weights with more elements than this are kept out of the opset conversion, which copies the model.
 _SMALL = 1024
@@ -31,18 +32,27 @@ _SMALL = 1024
 #: Attributes that hold an ONNX type code.
 _TYPE_ATTRIBUTES = frozenset({"to", "dtype", "output_dtype"})
 
+#: The largest rank that is tried for an input declared without one.
+_MOST_RANK = 8
+
+#: Takes what the reader decided and the user should know: the tensor, what was done with it, why.
+Tell = Callable[[str, str, str], None]
+
 
 def read(
     source: str | Path | bytes | ModelProto,
     problems: Problems | None = None,
     *,
     dims: Mapping[str, Bound] | None = None,
-    shapes: Mapping[str, Sequence[int]] | None = None,
+    shapes: Mapping[str, Shape] | None = None,
+    freeze_defaults: bool = False,
+    tell: Tell = lambda subject, action, reason: None,
 ) -> Graph:
     """The model at a path, in a file's bytes, or in memory, with inferred types.
 
     ``dims`` fixes or bounds symbolic sizes, ``shapes`` fixes the shapes of inputs; both hold for the whole graph.
-    A :class:`ModelProto` is not changed. External data are mapped from beside the file.
+    A :class:`ModelProto` is not changed. External data are mapped from beside the file. Initializers that the model
+    lists as inputs stay inputs with a default, but for those that must be constants, and all with ``freeze_defaults``.
 
     Faults (:class:`ModelError` E100 … E109, :class:`UsageError` E001 for ``dims`` and ``shapes``, E002 for a file that
     is not there) are raised together; with ``problems`` they are added there instead, and where any was added the
@@ -51,9 +61,9 @@ def read(
     own = Problems() if problems is None else problems
     graph = Graph("")
     with own.collect():
-        reading = _Reading(*_load(source), own)
+        reading = _Reading(*_load(source), own, tell)
         graph = reading.graph
-        reading.run(dims or {}, shapes or {})
+        reading.run(dims or {}, shapes or {}, freeze_defaults)
     if problems is None:
         own.raise_if_any()
     return graph
@@ -95,16 +105,21 @@ class _Reading:
     external: ExternalData
     origin: dict[str, str]
     problems: Problems
+    tell: Tell
     graph: Graph = field(init=False)
     #: Contents of the constants that are taken out of the model, by name.
     arrays: dict[str, Array] = field(default_factory=dict)
+    #: Contents of initializers that a caller may override, by name.
+    defaults: dict[str, Array] = field(default_factory=dict)
     #: Tensors whose type or contents could not be read; the fault is reported already.
     broken: set[str] = field(default_factory=set)
+    #: The values of the graph that stand for the broken ones.
+    unknown: list[Value] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.graph = Graph(self.model.graph.name or "graph")
 
-    def run(self, dims: Mapping[str, Bound], shapes: Mapping[str, Sequence[int]]) -> None:
+    def run(self, dims: Mapping[str, Bound], shapes: Mapping[str, Shape], freeze_defaults: bool) -> None:
         self.record_metadata()
         known_opset = check_opset(self.model, self.problems)
         model = inline_functions(self.without_weights())
@@ -117,11 +132,12 @@ class _Reading:
         weights = self.arrays.keys() | self.broken
         self.check_operators(inner for node in converted.graph.node for g in subgraphs(node) for inner in walk(g.node))
         self.take_constants(converted.graph)
-        self.build(converted, [value for value in converted.graph.input if value.name not in weights])
+        inputs = [value for value in converted.graph.input if value.name not in weights]
+        self.build(converted, [*inputs, *self.take_defaults(converted.graph, freeze_defaults)])
         with self.problems.collect():
+            self.choose_ranks(converted.graph, shapes)
             fix_sizes(self.graph, dims, shapes)
-        unknown = [value for value in self.graph.values() if value.name in self.broken]
-        infer_graph(self.graph, self.problems, unknown=unknown)
+        infer_graph(self.graph, self.problems, unknown=self.unknown)
         self.check_outputs(converted.graph)
 
     def record_metadata(self) -> None:
@@ -210,6 +226,20 @@ class _Reading:
                 self.arrays[node.output[0]] = _numbers(node)
                 self.broken.discard(node.output[0])
 
+    def take_defaults(self, graph: GraphProto, freeze: bool) -> list[ValueInfoProto]:
+        """Move what callers may override from ``arrays`` to ``defaults``; its declarations."""
+        candidates = [name for name in overridable(self.model) if name in self.arrays]
+        constant = must_stay_constant(graph, candidates)
+        for name in candidates:
+            if freeze or name in constant:
+                why = f"{constant[name]} takes it as a constant" if name in constant else "--freeze-defaults was given"
+                self.tell(name, "freeze", f"an initializer that is listed as an input keeps its value: {why}")
+            else:
+                self.defaults[name] = self.arrays.pop(name)
+                reason = "an initializer that is listed as an input stays one: callers may override its value"
+                self.tell(name, "keep", f"{reason}; --freeze-defaults makes it a constant, which may run faster")
+        return [value for value in self.model.graph.input if value.name in self.defaults]
+
     # ---- the graph
 
     def build(self, model: ModelProto, inputs: Iterable[ValueInfoProto]) -> None:
@@ -223,6 +253,9 @@ class _Reading:
         named = {d.dim_param for info in inputs for d in info.type.tensor_type.shape.dim}
         for info in inputs:
             values[info.name] = self.graph.add_input(info.name, self.input_type(info, named))
+            if info.name in self.defaults:
+                with self.problems.collect():
+                    self.set_default(values[info.name])
         for name, array in self.arrays.items():
             values[name] = Value.constant(name, array)
         for name in self.broken - values.keys():
@@ -246,6 +279,55 @@ class _Reading:
             self.graph.append(Node(node.op, operands, results, attrs, name, node.domain or ""))
         self.graph.outputs = [values[info.name] for info in model.graph.output]
         self.graph.sort()
+        self.unknown = [values[name] for name in sorted(self.broken)]
+
+    def set_default(self, value: Value) -> None:
+        """Give an input its default, from which it has its shape where the model declares none."""
+        array = value.default = self.defaults[value.name]
+        if value.shape is None:
+            value.type = TensorType(DType.of(array), tuple(array.shape))
+        fits = len(value.type.dims) == array.ndim and all(
+            not isinstance(size, int) or size == actual
+            for size, actual in zip(value.type.dims, array.shape, strict=True)
+        )
+        if DType.of(array) is not value.dtype or not fits:
+            message = f"input {value.name} is {value.type}, its default is {DType.of(array).name}{list(array.shape)}"
+            raise ModelError("E104", message)
+
+    def choose_ranks(self, declared: GraphProto, shapes: Mapping[str, Shape]) -> None:
+        """Give inputs declared without a rank the largest one that the graph takes: smaller ones broadcast to it.
+
+        E108 where it takes any.
+        """
+        for value in self.graph.inputs:
+            if value.shape is not None or value.name in shapes or value.name in self.broken:
+                continue
+            unranked = value.type
+            fitting = [rank for rank in range(_MOST_RANK + 1) if self.takes_rank(value, rank, declared)]
+            value.type = unranked
+            if not fitting or fitting[-1] == _MOST_RANK:
+                what = "of any rank" if fitting else "of no rank"
+                message = f"input {value.name} is declared without a shape, and its nodes take tensors {what}"
+                hint = f"give it, ? for sizes that stay open: --input-shape {value.name}:1x3x?x?"
+                raise ModelError("E108", message, hint=hint)
+            rank = fitting[-1]
+            value.type = TensorType(value.dtype, open_shape(self.graph, value, rank))
+            others = f"; {', '.join(map(str, fitting[:-1]))} would fit too, see --input-shape" if fitting[:-1] else ""
+            self.tell(value.name, "rank", f"it is declared without a shape: its nodes take rank {rank}{others}")
+
+    def takes_rank(self, value: Value, rank: int, declared: GraphProto) -> bool:
+        """Whether nothing contradicts that an input has this rank; sets its type."""
+        value.type = TensorType(value.dtype, open_shape(self.graph, value, rank))
+        found, graph = Problems(), self.graph
+        bounds, assumptions = dict(graph.bounds), dict(graph.assumptions)
+        infer_graph(graph, found, unknown=self.unknown)
+        graph.bounds, graph.assumptions = bounds, assumptions  # without what holds for this rank only
+        if any(error.code == "E104" for error in found.errors):
+            return False
+        return all(
+            output.shape is None or not _has_shape(info) or len(output.shape) == len(info.type.tensor_type.shape.dim)
+            for output, info in zip(graph.outputs, declared.output, strict=True)
+        )
 
     def attributes(self, node: gs.Node, proto: NodeProto, name: str) -> dict[str, Any]:
         result: dict[str, Any] = {}
@@ -275,7 +357,7 @@ class _Reading:
             self.problems.add(error)
             self.broken.add(info.name)
             return _UNKNOWN
-        if not info.type.tensor_type.HasField("shape"):
+        if not _has_shape(info):
             return TensorType(dtype, None)
         shape: list[Dim] = []
         for axis, size in enumerate(info.type.tensor_type.shape.dim):
@@ -284,16 +366,15 @@ class _Reading:
                 shape.append(size.dim_value)
                 continue
             if name in ("", "?"):  # '?' is how exporters spell that nothing is known
-                name = f"{info.name}.{axis}"
-                while name in named:
-                    name += "_"
+                name = unnamed(info.name, axis, named)
             shape.append(symbol(name))
         return TensorType(dtype, tuple(shape))
 
     def check_outputs(self, declared: GraphProto) -> None:
         """Report outputs whose declared element type is another than the inferred one.
 
-        Declared shapes are often stale, and ONNX Runtime goes by its own inference as well: they are not compared.
+        Declared shapes are often stale, and ONNX Runtime goes by its own inference as well: what is inferred holds, and
+        numbers that contradict it are told.
         """
         faulty = {error.node for error in self.problems.errors}
         for value, info in zip(self.graph.outputs, declared.output, strict=True):
@@ -305,6 +386,19 @@ class _Reading:
                 if dtype is not value.dtype:
                     message = f"output {info.name} is declared as {dtype.name}, but is {value.type}"
                     raise ModelError("E104", message, node=value.producer.name if value.producer else "")
+                self.compare_shape(value, info)
+
+    def compare_shape(self, value: Value, info: ValueInfoProto) -> None:
+        if value.shape is None or not _has_shape(info):
+            return
+        declared = [size.dim_value if size.dim_value > 0 else None for size in info.type.tensor_type.shape.dim]
+        agrees = len(declared) == len(value.shape) and all(
+            size is None or not isinstance(inferred, int) or size == inferred
+            for size, inferred in zip(declared, value.shape, strict=True)
+        )
+        if not agrees:
+            sizes = ", ".join("?" if size is None else str(size) for size in declared)
+            self.tell(info.name, "correct", f"the output is declared as [{sizes}], but is {value.type}")
 
 
 _UNKNOWN = TensorType(DType.float32, None)
@@ -319,6 +413,10 @@ _PLAIN_ATTRIBUTES = frozenset(
         AttributeProto.STRINGS,
     }
 )
+
+
+def _has_shape(info: ValueInfoProto) -> bool:
+    return bool(info.type.tensor_type.HasField("shape"))
 
 
 def _is_constant(node: NodeProto) -> bool:

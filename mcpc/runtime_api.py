@@ -120,6 +120,8 @@ class TensorInfo(Structure):
         ("max_bytes", c_uint64),
         ("dtype", c_uint32),
         ("rank", c_uint32),
+        ("has_default", c_uint32),
+        ("reserved", c_uint32),
     ]
 
 
@@ -155,6 +157,7 @@ class View(Structure):
 _FUNCTIONS: dict[str, tuple[object, list[object]]] = {
     "mcp26_version": (c_uint32, []),
     "mcp26_strerror": (c_char_p, [c_int32]),
+    "mcp26_cpu_has": (c_int32, [c_char_p]),
     "mcp26_model_open": (c_int32, [c_char_p, POINTER(ModelOptions), POINTER(c_void_p), POINTER(Error)]),
     "mcp26_model_close": (None, [c_void_p]),
     "mcp26_model_get_info": (POINTER(ModelInfo), [c_void_p]),

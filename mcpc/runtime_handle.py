@@ -28,9 +28,9 @@ class TensorInfo:
 
 class Slot:
     """An input or output with what binding it takes. ``sizes`` are -1 where symbolic; ``shape_buffer`` is
-    int64_t[rank]."""
+    int64_t[rank]. An input that ``has_default`` may be left out."""
 
-    __slots__ = ("code", "dtype", "index", "info", "is_static", "name", "shape_buffer", "sizes")
+    __slots__ = ("code", "dtype", "has_default", "index", "info", "is_static", "name", "shape_buffer", "sizes")
 
     def __init__(self, index: int, described: runtime_api.TensorInfo) -> None:
         rank = described.rank
@@ -39,6 +39,7 @@ class Slot:
         self.code = int(described.dtype)
         self.sizes = tuple(described.dims[:rank])
         self.is_static = -1 not in self.sizes
+        self.has_default = bool(described.has_default)
         self.shape_buffer = (ctypes.c_int64 * rank)()
         type = dtypes.BY_CODE.get(self.code)
         if type is None or type.bits < 8:

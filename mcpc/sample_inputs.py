@@ -63,7 +63,7 @@ def sample_inputs(
         if default is not None:
             result[item.name] = default
             continue
-        shape = tuple(size if isinstance(size, int) else chosen[_name(size)] for size in item.shape)
+        shape = tuple(_value(size, chosen) for size in item.shape)
         rng = np.random.default_rng([seed, index])
         result[item.name] = _values(item, _dtype(item), shape, rng, (limits or {}).get(item.name, _UNLIMITED))
     return result
@@ -95,9 +95,17 @@ def artifact_inputs(
 # ---- sizes
 
 
-def _name(size: Any) -> str:
-    """The name of a symbolic size: a session's is a text, a graph's a symbol."""
-    return size if isinstance(size, str) else str(size.name)
+def _names(size: Any) -> list[str]:
+    """The symbols of a size: none of a number; a session's is a text, a graph's an expression."""
+    if isinstance(size, (int, str)):
+        return [size] if isinstance(size, str) else []
+    return sorted(str(symbol.name) for symbol in size.free_symbols)
+
+
+def _value(size: Any, chosen: Mapping[str, int]) -> int:
+    if isinstance(size, (int, str)):
+        return chosen[size] if isinstance(size, str) else size
+    return int(size.subs({symbol: chosen[str(symbol.name)] for symbol in size.free_symbols}))
 
 
 def _default(item: Input) -> Array | None:
@@ -118,10 +126,10 @@ def _choose_sizes(
             raise UsageError("E002", message, hint="give its shape with --input-shape NAME:1x3x224x224")
         default = _default(item)
         for axis, size in enumerate(item.shape):
-            if not isinstance(size, int):
-                places.setdefault(_name(size), (axis, len(item.shape)))
+            for name in _names(size):
+                places.setdefault(name, (axis, len(item.shape)))
                 if default is not None:
-                    fixed[_name(size)] = default.shape[axis]
+                    fixed[name] = default.shape[axis]
     for name, value in sizes.items():
         _check_size(name, value, bounds, places)
     fixed.update(sizes)
@@ -148,8 +156,8 @@ def _check_size(name: str, value: int, bounds: Mapping[str, Bound], known: Itera
 def _sum_of_others(name: str, chosen: Mapping[str, int]) -> int:
     """The value of a size, where its name says that it is a sum, that of its parts.
 
-    Exporters call the length of a mask total_sequence_length, beside sequence_length and past_sequence_length, or plainly
-    "past_sequence_length + 1".
+    Exporters call the length of a mask total_sequence_length, beside sequence_length and past_sequence_length, or
+    plainly "past_sequence_length + 1".
     """
     words = _words(name)
     if "total" in words:

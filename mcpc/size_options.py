@@ -1,4 +1,4 @@
-"""Sizes that the user fixes: ``--input-shape`` and ``--dim``."""
+"""Sizes that the user fixes or bounds: ``--input-shape`` and ``--dim``."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from mcpc.errors import UsageError
-from mcpc.ir import Graph, dim, symbol
+from mcpc.ir import Dim, Graph, Value, dim, symbol
 
 #: A symbolic size's value, or its least and largest one (None: unbounded).
 Bound = int | tuple[int, int | None]
 
+#: A shape that the user states: sizes, None for one that stays open.
+Shape = Sequence[int | None]
 
-def fix_sizes(graph: Graph, dims: Mapping[str, Bound], shapes: Mapping[str, Sequence[int]]) -> None:
+
+def fix_sizes(graph: Graph, dims: Mapping[str, Bound], shapes: Mapping[str, Shape]) -> None:
     """Put sizes into the types of the graph's inputs, and bounds into the graph; types must be inferred afterwards.
 
     A symbol that ``shapes`` or ``dims`` fixes has this value wherever it occurs. Raises :class:`UsageError` E001 where
@@ -26,6 +29,25 @@ def fix_sizes(graph: Graph, dims: Mapping[str, Bound], shapes: Mapping[str, Sequ
         if fixed.setdefault(name, value) != value:
             raise UsageError("E001", f"{option}: size {name} is {fixed[name]} already")
 
+    inputs = {value.name: value for value in graph.inputs}
+    for name, shape in shapes.items():
+        text = "x".join("?" if size is None else str(size) for size in shape)
+        option = f"--input-shape {name}:{text}"
+        if name not in inputs:
+            raise UsageError("E001", f"{option}: the model has no such input", hint=f"its inputs: {', '.join(inputs)}")
+        value = inputs[name]
+        if value.shape is None:
+            value.type = replace(value.type, shape=open_shape(graph, value, len(shape)))
+        assert value.shape is not None
+        if len(value.shape) != len(shape):
+            raise UsageError("E001", f"{option}: the input has rank {len(value.shape)}: {value.type}")
+        for size, wanted in zip(value.shape, shape, strict=True):
+            if wanted is None:
+                continue
+            if not isinstance(size, int):
+                fix(str(size), wanted, option)
+            elif size != wanted:
+                raise UsageError("E001", f"{option}: the model fixes {value.type}")
     for name, bound in dims.items():
         if name not in graph.symbols():
             known = ", ".join(graph.symbols()) or "none"
@@ -34,27 +56,30 @@ def fix_sizes(graph: Graph, dims: Mapping[str, Bound], shapes: Mapping[str, Sequ
             fix(name, bound, f"--dim {name}={bound}")
             continue
         low, high = bound
+        option = f"--dim {name}={low}..{'' if high is None else high}"
         if low < 0 or (high is not None and high < low):
-            raise UsageError("E001", f"--dim {name}={low}..{high}: the range is empty or negative")
+            raise UsageError("E001", f"{option}: the range is empty or negative")
+        if name in fixed and not low <= fixed[name] <= (fixed[name] if high is None else high):
+            raise UsageError("E001", f"{option}: size {name} is {fixed[name]} already")
         graph.bounds[name] = bound
-    inputs = {value.name: value for value in graph.inputs}
-    for name, shape in shapes.items():
-        option = f"--input-shape {name}:{'x'.join(map(str, shape))}"
-        if name not in inputs:
-            raise UsageError("E001", f"{option}: the model has no such input", hint=f"its inputs: {', '.join(inputs)}")
-        value = inputs[name]
-        if value.shape is None:
-            value.type = replace(value.type, shape=tuple(shape))
-            continue
-        if len(value.shape) != len(shape):
-            raise UsageError("E001", f"{option}: the input has rank {len(value.shape)}: {value.type}")
-        for size, wanted in zip(value.shape, shape, strict=True):
-            if not isinstance(size, int):
-                fix(str(size), wanted, option)
-            elif size != wanted:
-                raise UsageError("E001", f"{option}: the model fixes {value.type}")
     substitution = {symbol(name): value for name, value in fixed.items()}
     for value in graph.inputs:
         if value.shape is not None:
             sizes = tuple(size if isinstance(size, int) else dim(size.subs(substitution)) for size in value.shape)
             value.type = replace(value.type, shape=sizes)
+    for name in fixed:
+        graph.bounds.pop(name, None)
+
+
+def open_shape(graph: Graph, value: Value, rank: int) -> tuple[Dim, ...]:
+    """``rank`` sizes that nothing is known of, each called after the input and the axis."""
+    taken = set(graph.symbols())
+    return tuple(symbol(unnamed(value.name, axis, taken)) for axis in range(rank))
+
+
+def unnamed(tensor: str, axis: int, taken: set[str]) -> str:
+    """The name of a size that has none, other than those ``taken``."""
+    name = f"{tensor}.{axis}"
+    while name in taken:
+        name += "_"
+    return name

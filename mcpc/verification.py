@@ -22,27 +22,30 @@ def verify(
     *,
     inputs: Mapping[str, Array] | None = None,
     seed: int = 0,
+    dims: Mapping[str, int] | None = None,
     rtol: float = RTOL,
     atol: float | None = None,
     threads: int | None = None,
 ) -> list[Comparison]:
     """Run both on the same inputs and compare every output of the artifact, the worst first.
 
-    Inputs that are not in ``inputs`` are sampled from ``seed``. ``atol`` None means :data:`ATOL_OF_RANGE` of each
-    output's largest magnitude. Raises :class:`UsageError` E002 where model and artifact do not belong together.
+    Inputs that are not in ``inputs`` are sampled from ``seed``, with symbolic sizes as in ``dims``. ``atol`` None means
+    :data:`ATOL_OF_RANGE` of each output's largest magnitude.
+    Raises :class:`UsageError` E002 where model and artifact do not belong together.
     """
     from mcpc.loader import load
     from mcpc.sample_inputs import artifact_inputs
 
     with load(artifact, threads=threads) as session:
         names = [output.name for output in session.get_outputs()]
-        expected_inputs = {each.name for each in session.get_inputs()}
+        known = [*session.get_inputs(), *session.get_overridable_initializers()]
+        expected_inputs = {each.name for each in known}
         for name in inputs or {}:
             if name not in expected_inputs:
                 raise UsageError(
                     "E002", f"the artifact has no input {name!r}", hint=f"it has {sorted(expected_inputs)}"
                 )
-        feeds = {**artifact_inputs(artifact, session.get_inputs(), seed), **(inputs or {})}
+        feeds = {**artifact_inputs(artifact, session, seed, dims), **(inputs or {})}
         got = session.run(None, feeds)
     want = reference(model, feeds, names)
     comparisons = [compare(*each, rtol, atol) for each in zip(names, got, want, strict=True)]
@@ -59,11 +62,11 @@ def selftest(artifact: Path | str, *, threads: int | None = None) -> list[Compar
 
     with Artifact.open(artifact) as file:
         cases = file.golden()
+        input_names = [each.name for each in file.meta.inputs]
     if not cases:
         raise UsageError("E002", f"{artifact} holds no self-test", hint="compile it with --golden 1")
     comparisons: list[Comparison] = []
     with load(artifact, threads=threads) as session:
-        input_names = [each.name for each in session.get_inputs()]
         output_names = [each.name for each in session.get_outputs()]
         for case in cases:
             session.reset_state()
@@ -86,7 +89,8 @@ def reference(model: Path | str | bytes, feeds: Mapping[str, Array], outputs: Se
     except Exception as error:  # its exceptions share no base class
         name = "the model" if isinstance(model, bytes) else model
         raise ModelError("E100", f"ONNX Runtime refuses {name}: {error}") from error
-    known = {"input": session.get_inputs(), "output": session.get_outputs()}
+    inputs = [*session.get_inputs(), *session.get_overridable_initializers()]
+    known = {"input": inputs, "output": session.get_outputs()}
     for kind, wanted in (("input", feeds), ("output", outputs)):
         if missing := sorted(set(wanted) - {each.name for each in known[kind]}):
             message = f"the model has no {kind} {missing[0]!r}"

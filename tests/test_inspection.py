@@ -59,7 +59,9 @@ def test_everything_is_there_and_plain(path: Path) -> None:
     assert document["file_bytes"] == path.stat().st_size
     assert (document["code_bytes"], document["weights_bytes"]) == (36, 43)
     assert (document["flops"], document["predicted_us"], document["golden_cases"]) == (110, 1.75, 1)
-    assert document["inputs"] == [{"name": "x", "dtype": "float32", "shape": ["N", 3], "max_bytes": None}]
+    assert document["inputs"] == [
+        {"name": "x", "dtype": "float32", "shape": ["N", 3], "max_bytes": None, "optional": False}
+    ]
     assert document["outputs"] == [{"name": "y", "dtype": "bfloat16", "shape": ["2*N + 1"], "max_bytes": 64}]
     assert document["symbols"] == [{"name": "N", "min": 1, "max": None}, {"name": "M", "min": 2, "max": 8}]
     assert document["code"][0] == {"name": "dotprod", "isa": "aarch64", "features": ["asimddp"], "bytes": 32}

@@ -142,10 +142,85 @@ def test_unnamed_sizes_get_names_of_their_own() -> None:
     assert shape == (symbol("x.0_"), symbol("x.1"), symbol("x.0"), symbol("x.3"))
 
 
-def test_an_unknown_rank_stays_unknown() -> None:
-    original = relu()
-    original.graph.input[0].type.tensor_type.ClearField("shape")
-    assert read(original).outputs[0].shape is None
+def unranked(original: ModelProto, *names: str) -> ModelProto:
+    for value in (*original.graph.input, *original.graph.output):
+        if value.name in names:
+            value.type.tensor_type.ClearField("shape")
+    return original
+
+
+def test_an_undeclared_rank_is_what_the_nodes_take() -> None:
+    pooled = model([node("GlobalMaxPool", "x", "p"), node("Flatten", "p", "y")], [tensor("x")], [tensor("y")])
+    weighted = model(
+        [node("Conv", "x w", "y")], [tensor("x")], [tensor("y")], {"w": np.zeros((4, 3, 1, 1), np.float32)}
+    )
+    assert read(unranked(weighted, "x", "y")).inputs[0].shape == tuple(symbol(f"x.{axis}") for axis in range(4))
+    by_output = unranked(relu(), "x")
+    assert read(by_output).inputs[0].type.rank == 2
+    for original in (unranked(relu(), "x", "y"), unranked(pooled, "x", "y")):
+        with pytest.raises(ModelError, match=r"E108.*declared without a shape.*any rank") as caught:
+            read(original)
+        assert "--input-shape x:" in caught.value.hint
+        assert read(original, shapes={"x": (1, None, 5)}).inputs[0].shape == (1, symbol("x.1"), 5)
+
+
+def test_where_smaller_ranks_broadcast_the_largest_is_taken_and_told() -> None:
+    told: list[tuple[str, str, str]] = []
+    wanted = {"minus": np.array([-1, -1], np.int64)}
+    nodes = [node("Shape", "x", "s"), node("Where", "c s minus", "t"), node("Expand", "x t", "y")]
+    original = model(nodes, [tensor("x"), tensor("c", 2, dtype=TensorProto.BOOL)], [tensor("y")], wanted)
+    graph = read(unranked(original, "x", "y"), tell=lambda *each: told.append(each))
+    assert graph.inputs[0].type.rank == 2
+    assert [(name, action) for name, action, _ in told] == [("x", "rank")] and "1 would fit too" in told[0][2]
+    assert set(graph.bounds) <= {"y:0", "y:1"}  # nothing is left of the ranks that were tried
+
+
+def with_default(original: ModelProto, *names: str) -> ModelProto:
+    for item in original.graph.initializer:
+        if item.name in names:
+            original.graph.input.append(tensor(item.name, *item.dims, dtype=item.data_type))
+    return original
+
+
+def test_an_initializer_listed_as_an_input_is_its_default() -> None:
+    weights = {"w": np.ones((2, 2), np.float32), "b": np.full(2, 3, np.float32)}
+    told: list[tuple[str, str, str]] = []
+    original = with_default(
+        model([node("MatMul", "x w", "m"), node("Add", "m b", "y")], [tensor("x", 2, 2)], [tensor("y", 2, 2)], weights),
+        "w",
+    )
+    graph = read(original, tell=lambda *each: told.append(each))
+    assert [(value.name, value.default is not None) for value in graph.inputs] == [("x", False), ("w", True)]
+    assert np.array_equal(graph.inputs[1].default, weights["w"])  # type: ignore[arg-type]
+    assert [each[:2] for each in told] == [("w", "keep")]
+    assert [value.name for value in read(original, freeze_defaults=True).inputs] == ["x"]
+    original.ir_version = 3  # where every initializer had to be listed
+    assert [value.name for value in read(original).inputs] == ["x"]
+
+
+def test_shapes_and_packed_weights_stay_constants() -> None:
+    weights = {"w": np.ones((4, 3, 1, 1), np.float32), "s": np.array([1, -1], np.int64)}
+    nodes = [node("Conv", "x w", "c"), node("Reshape", "c s", "y")]
+    original = with_default(model(nodes, [tensor("x", 1, 3, 2, 2)], [tensor("y", 1, 16)], weights), "w", "s")
+    told: list[tuple[str, str, str]] = []
+    graph = read(original, tell=lambda *each: told.append(each))
+    assert [value.name for value in graph.inputs] == ["x"] and graph.outputs[0].shape == (1, 16)
+    assert [each[:2] for each in told] == [("w", "freeze"), ("s", "freeze")]
+    assert "Conv takes it as a constant" in told[0][2] and "Reshape" in told[1][2]
+
+
+def test_a_default_must_fit_its_declaration() -> None:
+    original = model([node("Add", "x w", "y")], [tensor("x", 2)], [tensor("y", 2)], {"w": np.ones(2, np.float32)})
+    original.graph.input.append(tensor("w", 3))
+    assert "input w is float32[3], its default is float32[2]" in errors_of(original)[0].message
+
+
+def test_a_declared_output_shape_that_is_wrong_is_told() -> None:
+    told: list[tuple[str, str, str]] = []
+    original = model([node("Relu", "x", "y")], [tensor("x", 2, "N")], [tensor("y", 3, "other")])
+    graph = read(original, tell=lambda *each: told.append(each))
+    assert graph.outputs[0].shape == (2, symbol("N"))
+    assert told == [("y", "correct", "the output is declared as [3, ?], but is float32[2, N]")]
 
 
 def test_sizes_can_be_fixed_and_bounded() -> None:
@@ -180,13 +255,6 @@ def test_fixing_a_size_settles_what_two_symbols_leave_open() -> None:
     original = model([node("Add", "a b", "y")], [tensor("a", "M"), tensor("b", "N")], [tensor("y", None)])
     assert list(read(original).assumptions) == [(symbol("M"), symbol("N"))]
     assert not read(original, dims={"M": 3, "N": 3}).assumptions
-
-
-def test_an_initializer_that_is_an_input_too_is_a_constant() -> None:
-    original = model(
-        [node("Add", "x w", "y")], [tensor("x", 2), tensor("w", 2)], [tensor("y", 2)], {"w": np.ones(2, "f")}
-    )
-    assert [value.name for value in read(original).inputs] == ["x"]
 
 
 def test_outputs_may_be_inputs_and_constants() -> None:

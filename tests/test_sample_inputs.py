@@ -49,7 +49,7 @@ def test_an_artifacts_token_ids_stay_inside_those_of_its_selftest(tmp_path: Path
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     path = mcpc.compile(model.SerializeToString(), "host", tmp_path / "m.mcp26bin")
     with mcpc.load(path, threads=1) as session:
-        sample = artifact_inputs(path, session.get_inputs(), 3)
+        sample = artifact_inputs(path, session, 3)
         assert set(np.unique(sample["ids"])) == set(range(7))
         session.run(None, sample)
 

@@ -7,12 +7,13 @@ from pathlib import Path
 import click
 
 from mcpc.cli import console
-from mcpc.cli.options import artifact_argument, json_option, threads_option
+from mcpc.cli.options import artifact_argument, json_option, read_sizes, size_option, threads_option
 from mcpc.units import size
 
 
 @click.command()
 @artifact_argument
+@size_option
 @threads_option
 @click.option(
     "--affinity", type=click.Choice(["big", "little", "all"]), default="all", show_default=True, help="Cores."
@@ -23,6 +24,7 @@ from mcpc.units import size
 @json_option
 def bench(
     artifact: Path,
+    dims: tuple[str, ...],
     threads: int | None,
     affinity: str,
     warmup: int,
@@ -35,11 +37,20 @@ def bench(
     \b
     Example:
       mcpc bench model.mcp26bin --threads 1 --profile
+      mcpc bench model.mcp26bin --dim batch=4
     """
+    sizes = read_sizes(dims)
+
     from mcpc.benchmark import benchmark
 
     result = benchmark(
-        artifact, threads=threads, affinity=affinity, warmup=warmup, iterations=iterations, profile=profile
+        artifact,
+        threads=threads,
+        affinity=affinity,
+        warmup=warmup,
+        iterations=iterations,
+        profile=profile,
+        dims=sizes,
     )
     if as_json:
         console.print_json(result)

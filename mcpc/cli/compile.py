@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from mcpc.cli import console
-from mcpc.cli.options import EXISTING_FILE, NEW_FILE, json_option, target_option
+from mcpc.cli.options import EXISTING_FILE, NEW_FILE, json_option, read_bounds, target_option
 from mcpc.errors import UsageError
 from mcpc.units import size
 
@@ -22,8 +22,20 @@ from mcpc.units import size
     "-o", "--output", type=NEW_FILE, metavar="OUT.mcp26bin", help="Default: the model's name, in this folder."
 )
 @click.option(
-    "--input-shape", "shapes", multiple=True, metavar="NAME:1x3x224x224", help="Fix an input's shape (repeatable)."
+    "--input-shape",
+    "shapes",
+    multiple=True,
+    metavar="NAME:1x3x224x224",
+    help="Fix an input's shape (repeatable); ? leaves a size open.",
 )
+@click.option(
+    "--dim",
+    "dims",
+    multiple=True,
+    metavar="NAME=VALUE|MIN..MAX",
+    help="Fix or bound a symbolic size (repeatable). Bounded sizes need no memory beyond what is planned.",
+)
+@click.option("--freeze-defaults", is_flag=True, help="Make constants of initializers that are also listed as inputs.")
 @click.option("--passes", metavar="SPEC", help="Passes to run instead of the target's, such as 'fold, simplify, fuse'.")
 @click.option("--verify-passes", is_flag=True, help="Compare with ONNX Runtime after every pass.")
 @click.option(
@@ -33,7 +45,10 @@ from mcpc.units import size
     help="Keep the generated C, and the graph after each pass as .mcir and .onnx.",
 )
 @click.option(
-    "--golden", type=click.IntRange(min=0), default=1, show_default=True, metavar="N", help="Self-test cases."
+    "--golden",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Self-test cases (default: 1, if the model runs on sampled inputs).",
 )
 @click.option("--no-golden", is_flag=True, help="No self-test cases, like --golden 0.")
 @click.option("--sign", type=EXISTING_FILE, metavar="KEY.pem", help="Sign with an Ed25519 private key.")
@@ -46,10 +61,12 @@ def compile_(
     target: str,
     output: Path | None,
     shapes: tuple[str, ...],
+    dims: tuple[str, ...],
+    freeze_defaults: bool,
     passes: str | None,
     verify_passes: bool,
     emit: Path | None,
-    golden: int,
+    golden: int | None,
     no_golden: bool,
     sign: Path | None,
     jobs: int | None,
@@ -62,8 +79,9 @@ def compile_(
     \b
     Example:
       mcpc compile mobilenetv2.onnx --target rock5b -o mobilenetv2.mcp26bin
+      mcpc compile bert.onnx --dim batch=1 --dim sequence=1..512
     """
-    input_shapes = parse_shapes(shapes)
+    input_shapes, bounds = parse_shapes(shapes), read_bounds(dims)
 
     from mcpc.compiler import compile as compile_model
     from mcpc.inspection import inspect
@@ -75,6 +93,8 @@ def compile_(
             target,
             output,
             input_shapes=input_shapes,
+            dims=bounds,
+            freeze_defaults=freeze_defaults,
             passes=passes,
             verify_passes=verify_passes,
             emit=emit,
@@ -88,22 +108,25 @@ def compile_(
     if as_json:
         console.print_json({"output": str(path), "seconds": round(seconds, 3), **document})
     elif not quiet:
+        for each in document["decisions"]:
+            if each["pass"] in ("read", "self-test"):
+                click.echo(console.printable(f"note: {each['subject']}: {each['reason']}"), err=True)
         if verbose:
             _print_passes(document)
         _print_summary(path, document, seconds)
 
 
-def parse_shapes(texts: tuple[str, ...]) -> dict[str, tuple[int, ...]]:
-    """``NAME:1x3x224x224`` (an empty shape is a scalar) as a shape by name."""
-    result: dict[str, tuple[int, ...]] = {}
+def parse_shapes(texts: tuple[str, ...]) -> dict[str, tuple[int | None, ...]]:
+    """``NAME:1x3x?x?`` (an empty shape is a scalar) as a shape by name, None for a size that stays open."""
+    result: dict[str, tuple[int | None, ...]] = {}
     for text in texts:
         # Tensor names may hold ':', so the last one separates.
         name, separator, sizes = text.rpartition(":")
-        if not separator or not name or not re.fullmatch(r"(\d+(x\d+)*)?", sizes):
+        if not separator or not name or not re.fullmatch(r"((\d+|\?)(x(\d+|\?))*)?", sizes):
             raise UsageError("E003", f"--input-shape {text!r} is not NAME:1x3x224x224")
         if name in result:
             raise UsageError("E003", f"--input-shape gives {name!r} twice")
-        result[name] = tuple(int(text) for text in sizes.split("x") if text)
+        result[name] = tuple(None if text == "?" else int(text) for text in sizes.split("x") if text)
     return result
 
 

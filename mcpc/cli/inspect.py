@@ -75,7 +75,8 @@ def _summary(document: Document) -> str:
 
 
 def _tensor(tensor: Document) -> str:
-    return f"{tensor['name']} {tensor['dtype']}[{', '.join(map(str, tensor['shape']))}]"
+    optional = ", optional" if tensor.get("optional") else ""
+    return f"{tensor['name']} {tensor['dtype']}[{', '.join(map(str, tensor['shape']))}]{optional}"
 
 
 def _steps(document: Document) -> str:

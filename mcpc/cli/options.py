@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -12,6 +13,8 @@ from mcpc.errors import UsageError
 
 if TYPE_CHECKING:
     import numpy as np
+
+    from mcpc.size_options import Bound
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -41,6 +44,49 @@ def threads_option(command: Command) -> Command:
     return option(command)
 
 
+def size_option(command: Command) -> Command:
+    option = click.option(
+        "--dim", "dims", multiple=True, metavar="NAME=VALUE", help="The value of a symbolic size (repeatable)."
+    )
+    return option(command)
+
+
+def read_sizes(texts: tuple[str, ...]) -> dict[str, int]:
+    """The values of ``NAME=VALUE`` options by name."""
+    result: dict[str, int] = {}
+    for name, text in _named(texts, "--dim", "NAME=VALUE"):
+        if not re.fullmatch(r"\d+", text):
+            raise UsageError("E003", f"--dim {name}={text}: {text!r} is no size")
+        result[name] = int(text)
+    return result
+
+
+def read_bounds(texts: tuple[str, ...]) -> dict[str, Bound]:
+    """``NAME=VALUE`` as a value, ``NAME=MIN..MAX`` as a range by name; MIN and MAX may be left out."""
+    result: dict[str, Bound] = {}
+    for name, text in _named(texts, "--dim", "NAME=VALUE or NAME=MIN..MAX"):
+        match = re.fullmatch(r"(\d+)|(\d*)\.\.(\d*)", text)
+        if match is None:
+            raise UsageError("E003", f"--dim {name}={text}: {text!r} is neither a size nor a range such as 1..32")
+        value, low, high = match.groups()
+        result[name] = int(value) if value else (int(low or 0), int(high) if high else None)
+    return result
+
+
+def _named(texts: tuple[str, ...], option: str, form: str) -> Iterator[tuple[str, str]]:
+    """Name and value of repeated NAME=VALUE options."""
+    seen: set[str] = set()
+    for text in texts:
+        # Names may hold '=', so the last one separates.
+        name, separator, value = text.rpartition("=")
+        if not separator or not name:
+            raise UsageError("E002", f"{option} {text!r} is not {form}")
+        if name in seen:
+            raise UsageError("E002", f"{option} gives {name!r} twice")
+        seen.add(name)
+        yield name, value
+
+
 def input_option(command: Command) -> Command:
     option = click.option(
         "--input", "input_files", multiple=True, metavar="NAME=FILE.npy", help="Read an input (repeatable)."
@@ -55,13 +101,8 @@ def read_inputs(texts: tuple[str, ...]) -> dict[str, np.ndarray[Any, Any]]:
     import numpy as np
 
     result: dict[str, np.ndarray[Any, Any]] = {}
-    for text in texts:
-        # Tensor names may hold '=', so the last one separates.
-        name, separator, path = text.rpartition("=")
-        if not separator or not name:
-            raise UsageError("E002", f"--input {text!r} is not NAME=FILE.npy")
-        if name in result:
-            raise UsageError("E002", f"--input gives {name!r} twice")
+    for name, path in _named(texts, "--input", "NAME=FILE.npy"):
+        text = f"{name}={path}"
         try:
             array = np.load(path, allow_pickle=False)
         except OSError as error:

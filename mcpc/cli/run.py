@@ -14,6 +14,8 @@ from mcpc.cli.options import (
     input_option,
     json_option,
     read_inputs,
+    read_sizes,
+    size_option,
     threads_option,
 )
 from mcpc.errors import UsageError
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 @artifact_argument
 @input_option
 @click.option("--random-inputs", "seed", type=click.IntRange(min=0), metavar="SEED", help="Sample the other inputs.")
+@size_option
 @click.option("-o", "--output", type=NEW_FILE, metavar="OUT.npz", help="Write the outputs by name.")
 @threads_option
 @json_option
@@ -34,6 +37,7 @@ def run(
     artifact: Path,
     input_files: tuple[str, ...],
     seed: int | None,
+    dims: tuple[str, ...],
     output: Path | None,
     threads: int | None,
     as_json: bool,
@@ -48,7 +52,7 @@ def run(
         raise UsageError("E003", "no inputs", hint="give --input NAME=FILE.npy, or --random-inputs SEED")
     if output is not None:
         require_writable(output)
-    feeds = read_inputs(input_files)
+    feeds, sizes = read_inputs(input_files), read_sizes(dims)
 
     import numpy as np
 
@@ -57,7 +61,7 @@ def run(
 
     with load(artifact, threads=threads) as session:
         if seed is not None:
-            feeds = {**artifact_inputs(artifact, session.get_inputs(), seed), **feeds}
+            feeds = {**artifact_inputs(artifact, session, seed, sizes), **feeds}
         names = [each.name for each in session.get_outputs()]
         results = dict(zip(names, session.run(None, feeds), strict=True))
     if output is not None:

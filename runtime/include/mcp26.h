@@ -199,6 +199,8 @@ typedef struct {
     uint64_t max_bytes;           /* largest size within the bounds; 0 where unbounded */
     uint32_t dtype;               /* an mcp26_dtype */
     uint32_t rank;
+    uint32_t has_default;         /* 1: an input that may stay unbound: it then holds a value from the artifact */
+    uint32_t reserved;
 } mcp26_tensor_info;
 
 typedef struct {
@@ -274,7 +276,7 @@ MCP26_API uint64_t mcp26_session_bytes(const mcp26_session *session);
 
 /* Read input `index` from `data` (row-major, `bytes` long, aligned to the element) in every run from now on; nothing is
  * copied, so it must stay valid and unchanged while one runs. `dtype` 0 is not checked. After a failure the binding
- * that was there stays. The shape is copied. */
+ * that was there stays. The shape is copied. `shape` and `data` NULL give an input its default back, where it has one. */
 MCP26_API mcp26_status mcp26_session_bind_input(mcp26_session *session, uint32_t index, uint32_t dtype,
                                                 const int64_t *shape, uint32_t rank, const void *data, uint64_t bytes);
 

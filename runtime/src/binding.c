@@ -14,6 +14,19 @@ static void reset_shapes(mcp26_tensor *tensors, const mcp26_tensor_info *infos, 
     }
 }
 
+/* Let an input hold its default value. */
+static void bind_default(mcp26_session *session, const mcp26_model_default *value) {
+    mcp26_tensor *tensor = &session->inputs[value->input];
+    tensor->data = (uint8_t *)(uintptr_t)value->data; /* compiled code only reads inputs */
+    tensor->capacity = value->bytes;
+    for (uint32_t d = 0; d < value->rank; d++) {
+        session->stale |= tensor->shape[d] != value->shape[d];
+        tensor->shape[d] = value->shape[d];
+    }
+    session->unbound_count -= session->bound[value->input] == 0;
+    session->bound[value->input] = 1;
+}
+
 void mcp26_session_init_bindings(mcp26_session *session) {
     const mcp26_model *model = session->model;
     const mcp26_model_info *info = &model->info;
@@ -24,6 +37,7 @@ void mcp26_session_init_bindings(mcp26_session *session) {
         session->outputs[i].capacity = session->owned[i].capacity;
     }
     session->unbound_count = info->input_count;
+    for (uint32_t i = 0; i < model->default_count; i++) bind_default(session, &model->defaults[i]);
     session->stale = 1;
 }
 
@@ -59,6 +73,12 @@ mcp26_status mcp26_session_bind_input(mcp26_session *session, uint32_t index, ui
     if (info == NULL) {
         return mcp26_fail(error, MCP26_ERR_ARGUMENT, "input %u: the model has %u", index,
                           session->model->info.input_count);
+    }
+    if (info->has_default && shape == NULL && data == NULL) {
+        const mcp26_model_default *value = session->model->defaults;
+        while (value->input != index) value++;
+        bind_default(session, value);
+        return MCP26_OK;
     }
     if (dtype != MCP26_UNDEFINED && dtype != info->dtype) {
         return mcp26_fail(error, MCP26_ERR_DTYPE, "input '%s': expected %s, got %s", info->name,

@@ -86,8 +86,8 @@ static void decode_tensor(mcp26_model *model, const mcp26_fb_table *table, mcp26
     info->rank = refs.count;
 }
 
-static const mcp26_tensor_info *decode_tensors(mcp26_model *model, const mcp26_fb_table *meta, uint32_t slot,
-                                               uint32_t *count) {
+static mcp26_tensor_info *decode_tensors(mcp26_model *model, const mcp26_fb_table *meta, uint32_t slot,
+                                         uint32_t *count) {
     mcp26_fb_vector vector = mcp26_fb_vector_of(meta, slot, 4);
     mcp26_tensor_info *tensors = take(model, meta->fb, vector.count, sizeof *tensors);
     for (uint32_t i = 0; i < vector.count && meta->fb->fault == NULL; i++) {
@@ -183,6 +183,38 @@ static const mcp26_golden_tensor *decode_golden_side(mcp26_model *model, const m
     }
     *count = vector.count;
     return tensors;
+}
+
+static void decode_defaults(mcp26_model *model, const mcp26_fb_table *meta, mcp26_tensor_info *inputs) {
+    mcp26_fb *fb = meta->fb;
+    mcp26_fb_vector vector = mcp26_fb_vector_of(meta, Meta_defaults, 4);
+    mcp26_model_default *defaults = take(model, fb, vector.count, sizeof *defaults);
+    for (uint32_t i = 0; i < vector.count && fb->fault == NULL; i++) {
+        mcp26_fb_table table = mcp26_fb_element_table(&vector, i);
+        mcp26_model_default *value = &defaults[i];
+        uint64_t offset = mcp26_fb_u64(&table, DefaultValue_offset, 0);
+        value->input = mcp26_fb_u32(&table, DefaultValue_input, 0);
+        value->shard = mcp26_fb_u32(&table, DefaultValue_shard, 0);
+        value->bytes = mcp26_fb_u64(&table, DefaultValue_bytes, 0);
+        value->shape = decode_shape(model, &table, DefaultValue_shape, &value->rank);
+        require(fb, value->input < model->info.input_count && value->shard < model->info.shard_count);
+        if (fb->fault != NULL) break;
+        mcp26_tensor_info *input = &inputs[value->input];
+        const mcp26_model_shard *shard = &model->shards[value->shard];
+        require(fb, value->rank == input->rank && !input->has_default);
+        require(fb, offset <= shard->size && value->bytes <= shard->size - offset);
+        if (fb->fault != NULL) break;
+        int overflow;
+        uint64_t bytes = mcp26_tensor_bytes(value->shape, value->rank, input->dtype, &overflow);
+        require(fb, !overflow && bytes == value->bytes && offset % mcp26_dtype_alignment(input->dtype) == 0);
+        for (uint32_t d = 0; d < value->rank; d++) {
+            require(fb, value->shape[d] >= 0 && (input->dims[d] < 0 || input->dims[d] == value->shape[d]));
+        }
+        input->has_default = 1;
+        value->data = shard->base + offset;
+    }
+    model->defaults = defaults;
+    model->default_count = vector.count;
 }
 
 static void decode_golden(mcp26_model *model, const mcp26_fb_table *meta) {
@@ -288,11 +320,14 @@ mcp26_status mcp26_model_decode(mcp26_model *model, uint32_t *code_section, mcp2
     fb.where = "Meta.symbols";
     decode_symbols(model, &meta);
     fb.where = "Meta.inputs";
-    model->inputs = decode_tensors(model, &meta, Meta_inputs, &info->input_count);
+    mcp26_tensor_info *inputs = decode_tensors(model, &meta, Meta_inputs, &info->input_count);
+    model->inputs = inputs;
     fb.where = "Meta.outputs";
     model->outputs = decode_tensors(model, &meta, Meta_outputs, &info->output_count);
     fb.where = "Meta.shards";
     decode_shards(model, &meta);
+    fb.where = "Meta.defaults";
+    decode_defaults(model, &meta, inputs);
     fb.where = "Meta.steps";
     decode_steps(model, &meta);
     fb.where = "Meta.golden";

@@ -25,6 +25,13 @@ typedef struct {
     const mcp26_golden_tensor *inputs, *outputs;
 } mcp26_model_golden_case;
 
+typedef struct {
+    uint32_t input, shard, rank;
+    const int64_t *shape;
+    const uint8_t *data;
+    uint64_t bytes;
+} mcp26_model_default;
+
 struct mcp26_model {
     atomic_uint references;
     mcp26_block *blocks;
@@ -39,6 +46,8 @@ struct mcp26_model {
     mcp26_model_shard *shards;
     const mcp26_shard *shard_table; /* the same for compiled code: env->shards */
     const mcp26_model_golden_case *golden;
+    const mcp26_model_default *defaults; /* what inputs hold that the caller leaves unbound */
+    uint32_t default_count;
     uint32_t offset_count;
 
     mcp26_os_code code;

@@ -50,6 +50,22 @@ static int admit(mcp26_session *session, uint32_t shard, uint64_t since) {
     return 1;
 }
 
+mcp26_status mcp26_residency_open_defaults(mcp26_session *session, mcp26_error *error) {
+    mcp26_model *model = session->model;
+    for (uint32_t i = 0; i < model->default_count; i++) {
+        uint32_t shard = model->defaults[i].shard;
+        if (session->shard_states[shard] == MCP26_SHARD_IN_USE) continue;
+        if (model->verify == MCP26_VERIFY_LAZY) {
+            mcp26_status status = mcp26_model_verify_shard(model, shard, error);
+            if (status != MCP26_OK) return status;
+        }
+        session->shard_states[shard] = MCP26_SHARD_IN_USE;
+        session->weights_resident += model->shards[shard].size;
+        session->shards_unused--;
+    }
+    return MCP26_OK;
+}
+
 mcp26_status mcp26_residency_enter(mcp26_session *session, uint32_t step) {
     mcp26_model *model = session->model;
     const mcp26_step_info *now = &model->steps[step];

@@ -97,6 +97,14 @@ enum {
 };
 
 enum {
+    DefaultValue_input = 0,
+    DefaultValue_shape = 1,
+    DefaultValue_shard = 2,
+    DefaultValue_offset = 3,
+    DefaultValue_bytes = 4,
+};
+
+enum {
     KeyValue_key = 0,
     KeyValue_value = 1,
 };
@@ -125,6 +133,7 @@ enum {
     Meta_golden_section_default = -1,
     Meta_provenance = 20,
     Meta_sections = 21,
+    Meta_defaults = 22,
 };
 
 enum {

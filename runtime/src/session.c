@@ -163,6 +163,7 @@ mcp26_status mcp26_session_create(mcp26_model *model, const mcp26_session_option
     fill_env(made, full.threads);
     mcp26_session_init_bindings(made);
     status = set_budget(made, full.memory_budget, error);
+    if (status == MCP26_OK) status = mcp26_residency_open_defaults(made, error);
     if (status == MCP26_OK) {
         status = mcp26_pool_start(&made->pool, made->pool.workers, full.threads, full.affinity, error);
     }

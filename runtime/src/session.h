@@ -83,6 +83,9 @@ static inline int mcp26_residency_watches(const mcp26_session *session) {
     return session->shards_unused != 0 || session->weights_budget != UINT64_MAX;
 }
 
+/* Make ready the shards that hold default values of inputs: no step announces those. */
+mcp26_status mcp26_residency_open_defaults(mcp26_session *session, mcp26_error *error);
+
 /* Make the shards of `step` ready, fetch those of the one after it, release what no longer fits. */
 mcp26_status mcp26_residency_enter(mcp26_session *session, uint32_t step);
 

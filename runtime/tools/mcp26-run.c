@@ -111,7 +111,7 @@ static void print_tensor(const char *kind, const mcp26_tensor_info *info) {
         if (info->dims[d] >= 0) printf("%" PRId64, info->dims[d]);
         else printf("%s", info->dim_texts[d]);
     }
-    printf("\n");
+    printf("%s\n", info->has_default ? " (optional)" : "");
 }
 
 static void describe(const mcp26_model *model) {
@@ -212,7 +212,9 @@ static mcp26_status bench(const mcp26_model *model, mcp26_session *session, cons
         status = mcp26_session_run_golden(session, 0);
         first = milliseconds() - start;
     } else {
-        for (uint32_t i = 0; i < info->input_count && status == MCP26_OK; i++) status = bind_zeros(model, session, i);
+        for (uint32_t i = 0; i < info->input_count && status == MCP26_OK; i++) {
+            if (!mcp26_model_input(model, i)->has_default) status = bind_zeros(model, session, i);
+        }
         start = milliseconds();
         if (status == MCP26_OK) status = mcp26_session_run(session);
         first = milliseconds() - start;
