@@ -73,9 +73,20 @@ def _fields(cls: type, table: Mapping[str, Any], path: Path) -> dict[str, Any]:
     return dict(table)
 
 
+def _first_that_runs(targets: list[Target], path: Path) -> Target:
+    from mcpc.runtime_api import library  # the runtime knows what an artifact may ask of the processor
+
+    for target in targets:
+        if any(all(library().mcp26_cpu_has(f.encode()) for f in variant.features) for variant in target.variants):
+            return target
+    names = ", ".join(target.name for target in targets)
+    raise TargetError("E300", f"target {path.stem!r} does not know this processor: it runs none of {names}")
+
+
 def read_target(path: Path) -> Target:
-    """Read a description. ``inherits = "other"`` takes every key that is not given from other.toml beside it; a table
-    ``[machine.x86_64]`` or ``[machine.aarch64]`` holds keys for the machine that compiles (the `host` target)."""
+    """Read a description. ``inherits = "other"`` takes every key that is not given from other.toml beside it; of a list
+    of names the first whose code this processor can run. A table ``[machine.x86_64]`` or ``[machine.aarch64]`` holds
+    keys for the machine that compiles (the `host` target)."""
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, tomllib.TOMLDecodeError) as error:
@@ -88,8 +99,8 @@ def read_target(path: Path) -> Target:
         table.update(machines[machine])
     base = table.pop("inherits", None)
     if base is not None:
-        inherited = dataclasses.asdict(read_target(path.with_name(f"{base}.toml")))
-        table = {**inherited, **table}
+        bases = [read_target(path.with_name(f"{name}.toml")) for name in ([base] if isinstance(base, str) else base)]
+        table = {**dataclasses.asdict(bases[0] if isinstance(base, str) else _first_that_runs(bases, path)), **table}
     table["name"] = path.stem
     table["cores"] = tuple(Core(**_fields(Core, core, path)) for core in table.get("cores", ()))
     variants = [_fields(Variant, variant, path) for variant in table.get("variants", ())]

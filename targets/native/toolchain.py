@@ -25,8 +25,10 @@ from mcpc.errors import McpcError, Problems, TargetError
 #: The largest stack frame of a compiled function, in bytes: worker threads have small stacks, scratch is in the arena.
 FRAME_LIMIT = 16 * 1024
 
-#: Memory functions that clang may call unasked; part of every image.
-_MEMORY_UNIT = Path(__file__).parent / "kernels" / "mem.c"
+_KERNELS = Path(__file__).parent / "kernels"
+
+#: Part of every image: the memory functions that clang may call unasked, and the cores that kernels share.
+COMMON_UNITS = (_KERNELS / "mem.c", _KERNELS / "cores.c")
 
 _COMPILE_FLAGS = (
     "-std=c11",
@@ -116,14 +118,20 @@ def compile_objects(
     return objects
 
 
+def compile_common(machine: Machine) -> list[Path]:
+    """The object files of :data:`COMMON_UNITS`."""
+    units = [Unit(path.stem, path.read_text(encoding="utf-8")) for path in COMMON_UNITS]
+    return compile_objects(units, machine, [_KERNELS])
+
+
 def link_image(objects: Sequence[Path], machine: Machine) -> bytes:
     """Link ``objects`` into an ELF shared object, ready for :func:`image.flatten`.
 
     TargetError E302 where a symbol stays undefined, E301 for any other fault of the linker.
     """
-    memory = compile_objects([Unit(_MEMORY_UNIT.stem, _MEMORY_UNIT.read_text(encoding="utf-8"))], machine)
+    common = compile_common(machine)
     with _work_folder() as folder:
-        command = ["cc", *machine.arguments, *_LINK_FLAGS, *map(str, [*objects, *memory]), "-o", "image.so"]
+        command = ["cc", *machine.arguments, *_LINK_FLAGS, *map(str, [*objects, *common]), "-o", "image.so"]
         result = _zig(command, folder)
         if result.returncode != 0:
             raise _link_error(result.stderr)

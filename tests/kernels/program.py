@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from mcpc.targets.native import toolchain
-from mcpc.targets.native.toolchain import Machine, Unit, compile_objects
+from mcpc.targets.native.toolchain import Machine, Unit, compile_common, compile_objects
 
 from .case import Array, Case
 
@@ -39,8 +39,7 @@ def build(isa: str, cpu: str, cases: Sequence[Case], folder: Path) -> Path:
     ]
     source = (HERE / "harness.c").read_text().replace('#include "cases.inc"', "\n".join(lines))
     machine = Machine(f"{isa}-linux-none", cpu, ("-Wno-pass-failed",))
-    memory = INCLUDES[0] / "mem.c"
-    objects = compile_objects([Unit("harness", source), Unit("mem", memory.read_text())], machine, INCLUDES)
+    objects = compile_objects([Unit("harness", source)], machine, INCLUDES) + compile_common(machine)
     program = folder / f"harness-{cpu}"
     command = ["cc", *machine.arguments, "-static", "-nostdlib", *map(str, objects), "-o", str(program)]
     linked = toolchain._zig(command, folder)

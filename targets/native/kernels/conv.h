@@ -33,35 +33,41 @@ typedef struct {
     int64_t depth; /* channels of a group */
 } conv_left;
 
-/* Tap by tap: each of the tile's output pixels points at its input pixel, or at zeros beyond the edge. */
-MCP26_INLINE void conv_source(const void *left, v8f *acc, int64_t rows, int64_t vectors, int64_t m, const float *b,
+enum { CONV_TAPS = 16 }; /* taps of one call of a core */
+
+/* Each of the tile's output pixels points, for each tap, at its input pixel, or at zeros beyond the edge. */
+MCP26_INLINE void conv_source(const void *left, float *sums, int64_t rows, int64_t vectors, int64_t m, const float *b,
                               int64_t panel_stride, int64_t columns) {
     const conv_left *l = left;
     const conv_shape s = l->s;
     (void)columns;
-    int64_t top[TILE_MAX], side[TILE_MAX], corner[TILE_MAX];
+    int64_t top[TILE_ROWS], side[TILE_ROWS], corner[TILE_ROWS], taps = s.kernel_h * s.kernel_w;
     int64_t column = m % s.out_w, row = m / s.out_w % s.out_h, item = m / s.out_w / s.out_h;
-    MCP26_UNROLL for (int64_t i = 0; i < rows; i++) {
+    int64_t reach_h = (s.kernel_h - 1) * s.dilation_h, reach_w = (s.kernel_w - 1) * s.dilation_w, is_inside = 1;
+    for (int64_t i = 0; i < rows; i++) {
         top[i] = row * s.stride_h - s.pad_top;
         side[i] = column * s.stride_w - s.pad_left;
         corner[i] = ((item * s.in_h + top[i]) * s.in_w + side[i]) * s.x_pixel;
+        is_inside &= top[i] >= 0 && top[i] + reach_h < s.in_h && side[i] >= 0 && side[i] + reach_w < s.in_w;
         if (++column == s.out_w) {
             column = 0;
             if (++row == s.out_h) row = 0, item++;
         }
     }
-    for (int64_t kh = 0; kh < s.kernel_h; kh++) {
-        for (int64_t kw = 0; kw < s.kernel_w; kw++) {
-            int64_t down = kh * s.dilation_h, across = kw * s.dilation_w;
-            const float *a[TILE_MAX];
-            MCP26_UNROLL for (int64_t i = 0; i < rows; i++) {
-                int is_inside = (uint64_t)(top[i] + down) < (uint64_t)s.in_h &&
-                                (uint64_t)(side[i] + across) < (uint64_t)s.in_w;
-                a[i] = is_inside ? l->x + (corner[i] + (down * s.in_w + across) * s.x_pixel) : l->zeros;
+    for (int64_t tap = 0; tap < taps || tap == 0; tap += CONV_TAPS) {
+        const float *a[CONV_TAPS * TILE_ROWS], **next = a;
+        int64_t count = mcp26_min(CONV_TAPS, taps - tap);
+        for (int64_t t = tap; t < tap + count; t++, next += rows) {
+            int64_t down = t / s.kernel_w * s.dilation_h, across = t % s.kernel_w * s.dilation_w;
+            const float *x = l->x + (down * s.in_w + across) * s.x_pixel;
+            for (int64_t i = 0; i < rows; i++) {
+                int is_here = is_inside || ((uint64_t)(top[i] + down) < (uint64_t)s.in_h &&
+                                            (uint64_t)(side[i] + across) < (uint64_t)s.in_w);
+                next[i] = is_here ? x + corner[i] : l->zeros;
             }
-            tile_accumulate(acc, rows, vectors, a, b + (kh * s.kernel_w + kw) * l->depth * MCP26_NR, MCP26_NR,
-                            panel_stride, 8 * vectors, l->depth);
         }
+        tile_core(rows, vectors, sums, a, count, l->depth, b + tap * l->depth * MCP26_NR, MCP26_NR, panel_stride,
+                  tap > 0);
     }
 }
 

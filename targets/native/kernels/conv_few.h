@@ -9,7 +9,10 @@
 
 #include "conv.h"
 
-enum { CONV_FEW_PATCH = 2048 }; /* floats on the stack */
+enum {
+    CONV_FEW_PATCH = 2048, /* floats on the stack */
+    CONV_FEW_TAPS = 64     /* taps of one call of a core */
+};
 
 /* Elements from one item, channel, row, column to the next. */
 typedef struct {
@@ -23,72 +26,61 @@ MCP26_INLINE int64_t conv_few_span(conv_shape s, int64_t count) {
 
 /* Whether conv_few_f32 can do this shape: one group, and an edge tile's input that fits on the stack. */
 MCP26_INLINE int conv_few_fits(conv_shape s) {
-    return s.groups == 1 && s.in_c * s.kernel_h * conv_few_span(s, MCP26_MR) <= CONV_FEW_PATCH;
+    return s.groups == 1 && s.in_c * s.kernel_h * conv_few_span(s, TILE_FEW) <= CONV_FEW_PATCH;
 }
 
-/* `count` output pixels from `column`; x points at the first one's tap (0, 0), which lies `st` away from the others. */
-MCP26_INLINE void conv_few_tile(conv_shape s, const float *x, conv_strides st, const float *w, float *y,
-                                mcp26_epilogue epilogue, const void *const *args, int64_t count, int64_t vectors,
-                                int64_t columns, int64_t m, int64_t n) {
-    v8f acc[TILE_MAX];
-    int64_t depth = s.in_c * s.kernel_h * s.kernel_w;
-    const float *b = w + n * depth;
-    MCP26_UNROLL for (int64_t i = 0; i < count * vectors; i++) acc[i] = 0.0f;
+/* The input of `count` output pixels from `column` of `row`, between zeros where taps leave the image:
+ * patch[in_c][kernel_h][span]. */
+MCP26_INLINE void conv_few_patch(conv_shape s, const float *x, conv_strides st, float *patch, int64_t top, int64_t side,
+                                 int64_t span) {
     for (int64_t c = 0; c < s.in_c; c++) {
         for (int64_t kh = 0; kh < s.kernel_h; kh++) {
-            const float *line = x + c * st.channel + kh * s.dilation_h * st.row;
-            /* Unrolled, neighbouring taps would share inputs, at the price of registers. */
-            MCP26_ROLL for (int64_t kw = 0; kw < s.kernel_w; kw++, b += MCP26_NR) {
-                v8f bv[TILE_VECTORS];
-                MCP26_UNROLL for (int64_t j = 0; j < vectors; j++) bv[j] = v8f_load_all(b + 8 * j);
-                MCP26_UNROLL for (int64_t i = 0; i < count; i++) {
-                    v8f av = line[(i * s.stride_w + kw * s.dilation_w) * st.column];
-                    MCP26_UNROLL for (int64_t j = 0; j < vectors; j++) {
-                        acc[i * vectors + j] = v8f_fma(av, bv[j], acc[i * vectors + j]);
-                    }
-                }
+            int64_t line = top + kh * s.dilation_h, is_inside = line >= 0 && line < s.in_h;
+            for (int64_t j = 0; j < span; j++) {
+                int64_t at = side + j;
+                int is_here = is_inside && at >= 0 && at < s.in_w;
+                *patch++ = is_here ? x[c * st.channel + line * st.row + at * st.column] : 0.0f;
             }
         }
     }
-    MCP26_UNROLL for (int64_t i = 0; i < count; i++) {
-        MCP26_UNROLL for (int64_t j = 0; j < vectors; j++) {
-            int64_t lanes = mcp26_min(8, columns - 8 * j);
-            v8f v = epilogue(acc[i * vectors + j], args, m + i, n + 8 * j, lanes);
-            v8f_store(y + (m + i) * s.y_pixel + n + 8 * j, v, lanes);
-        }
-    }
 }
 
-/* All channels of `count` pixels. Where taps leave the image, the tile's input is first copied between zeros. */
-MCP26_INLINE void conv_few_pixels(conv_shape s, const float *x, conv_strides st, const float *w, float *y,
-                                  mcp26_epilogue epilogue, const void *const *args, int64_t row, int64_t column,
-                                  int64_t count, int64_t m) {
-    float patch[CONV_FEW_PATCH];
+/* All channels of `count` pixels. */
+MCP26_INLINE void conv_few_pixels(conv_shape s, tile_product t, const float *x, conv_strides st,
+                                  mcp26_epilogue epilogue, int64_t row, int64_t column, int64_t count, int64_t m) {
+    float patch[CONV_FEW_PATCH], sums[TILE_SUMS] __attribute__((aligned(64)));
     int64_t top = row * s.stride_h - s.pad_top, side = column * s.stride_w - s.pad_left, span = conv_few_span(s, count);
-    int64_t reach = (s.kernel_h - 1) * s.dilation_h;
+    int64_t reach = (s.kernel_h - 1) * s.dilation_h, taps = s.in_c * s.kernel_h * s.kernel_w;
     if (top >= 0 && top + reach < s.in_h && side >= 0 && side + span <= s.in_w) {
         x += top * st.row + side * st.column;
     } else {
-        float *to = patch;
-        for (int64_t c = 0; c < s.in_c; c++) {
-            for (int64_t kh = 0; kh < s.kernel_h; kh++) {
-                int64_t line = top + kh * s.dilation_h;
-                for (int64_t j = 0; j < span; j++) {
-                    int64_t at = side + j;
-                    int is_inside = line >= 0 && line < s.in_h && at >= 0 && at < s.in_w;
-                    *to++ = is_inside ? x[c * st.channel + line * st.row + at * st.column] : 0.0f;
-                }
-            }
-        }
+        conv_few_patch(s, x, st, patch, top, side, span);
         x = patch;
         st = (conv_strides){0, s.kernel_h * span, span, 1};
         s.dilation_h = 1;
     }
-    int64_t n = 0, tail = s.out_c % MCP26_NR;
-    for (; n + MCP26_NR <= s.out_c; n += MCP26_NR) {
-        conv_few_tile(s, x, st, w, y, epilogue, args, count, TILE_VECTORS, MCP26_NR, m, n);
+    const float *a[TILE_ROWS];
+    for (int64_t i = 0; i < count; i++) a[i] = x + i * s.stride_w * st.column;
+    for (int64_t n = 0; n < t.columns; n += TILE_WIDTH) {
+        int64_t columns = mcp26_min(TILE_WIDTH, t.columns - n), vectors = columns <= TILE_LANES ? 1 : TILE_VECTORS;
+        const float *b = t.b + n / MCP26_NR * t.panel_stride;
+        int64_t offsets[CONV_FEW_TAPS], kept = 0, done = 0;
+        for (int64_t c = 0; c < s.in_c; c++) {
+            for (int64_t kh = 0; kh < s.kernel_h; kh++) {
+                for (int64_t kw = 0; kw < s.kernel_w; kw++) {
+                    offsets[kept++] = c * st.channel + kh * s.dilation_h * st.row + kw * s.dilation_w * st.column;
+                    if (kept < CONV_FEW_TAPS && done + kept < taps) continue;
+                    tile_few(count, vectors, sums, a, offsets, kept, b + done * MCP26_NR, t.panel_stride, done > 0);
+                    done += kept;
+                    kept = 0;
+                }
+            }
+        }
+        if (columns == TILE_WIDTH)
+            tile_finish(t, epilogue, sums, TILE_WIDTH, count, TILE_WIDTH, m, n);
+        else
+            tile_finish(t, epilogue, sums, vectors * TILE_LANES, count, columns, m, n);
     }
-    if (tail) conv_few_tile(s, x, st, w, y, epilogue, args, count, mcp26_ceil_div(tail, 8), tail, m, n);
 }
 
 MCP26_INLINE int64_t conv_few_f32_units(conv_shape s) { return s.batch * s.out_h; }
@@ -96,16 +88,14 @@ MCP26_INLINE int64_t conv_few_f32_units(conv_shape s) { return s.batch * s.out_h
 /* s.x_pixel is not used: `st` says where the input's elements are. conv_few_fits(s) must hold. */
 MCP26_INLINE void conv_few_f32(conv_shape s, const float *x, conv_strides st, const float *w, float *y,
                                mcp26_epilogue epilogue, const void *const *args, int64_t begin, int64_t end) {
-    tile_rows cut = tile_cut(s.out_w);
+    tile_product t = {.columns = s.out_c, .b = w, .panel_stride = s.in_c * s.kernel_h * s.kernel_w * MCP26_NR, .c = y,
+                      .ldc = s.y_pixel, .args = args};
+    tile_rows cut = tile_cut(s.out_w, TILE_FEW);
     for (int64_t u = begin; u < end; u++) {
-        const float *item = x + u / s.out_h * st.item;
-        for (int64_t t = 0; t < cut.tiles && s.out_w > 0; t++) {
-            int64_t count = t < cut.taller ? cut.low + 1 : cut.low, column = tile_top(cut, t), m = u * s.out_w + column;
-#define CONV_FEW_CASE(C) \
-    if (count == C && C <= MCP26_MR) conv_few_pixels(s, item, st, w, y, epilogue, args, u % s.out_h, column, C, m);
-            CONV_FEW_CASE(1) CONV_FEW_CASE(2) CONV_FEW_CASE(3) CONV_FEW_CASE(4)
-            CONV_FEW_CASE(5) CONV_FEW_CASE(6) CONV_FEW_CASE(7) CONV_FEW_CASE(8)
-#undef CONV_FEW_CASE
+        for (int64_t i = 0; i < cut.tiles && s.out_w > 0; i++) {
+            int64_t column = tile_top(cut, i), count = tile_top(cut, i + 1) - column;
+            conv_few_pixels(s, t, x + u / s.out_h * st.item, st, epilogue, u % s.out_h, column, count,
+                            u * s.out_w + column);
         }
     }
 }

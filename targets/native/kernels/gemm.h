@@ -8,18 +8,32 @@
 
 #include "tile.h"
 
+/* Row k of B is b_step elements after row k - 1. `loose`: B is row-major, no panels that are filled up to whole tiles. */
 typedef struct {
     const float *a;
     int64_t lda, b_step, depth;
-    int64_t is_packed;
+    int64_t is_loose;
 } gemm_left;
 
-MCP26_INLINE void gemm_source(const void *left, v8f *acc, int64_t rows, int64_t vectors, int64_t m, const float *b,
+MCP26_INLINE void gemm_source(const void *left, float *sums, int64_t rows, int64_t vectors, int64_t m, const float *b,
                               int64_t panel_stride, int64_t columns) {
     const gemm_left *g = left;
-    const float *a[TILE_MAX];
-    MCP26_UNROLL for (int64_t i = 0; i < rows; i++) a[i] = g->a + (m + i) * g->lda;
-    tile_accumulate(acc, rows, vectors, a, b, g->b_step, panel_stride, g->is_packed ? 8 * vectors : columns, g->depth);
+    const float *a[TILE_ROWS];
+    for (int64_t i = 0; i < rows; i++) a[i] = g->a + (m + i) * g->lda;
+    int64_t width = vectors * TILE_LANES, missing = width - columns;
+    if (!g->is_loose || missing == 0) {
+        tile_core(rows, vectors, sums, a, 1, g->depth, b, g->b_step, panel_stride, 0);
+        return;
+    }
+    /* A whole tile's row of B may run on into the next row, but not out of the last ones. */
+    float patch[TILE_LANES * TILE_LANES] __attribute__((aligned(64))), *next = patch;
+    int64_t inside = mcp26_max(0, g->depth - mcp26_ceil_div(missing, g->b_step));
+    for (int64_t k = inside; k < g->depth; k++) {
+        for (int64_t j = 0; j < width; j++) *next++ = j < columns ? b[k * g->b_step + j] : 0.0f;
+    }
+    tile_core(rows, vectors, sums, a, 1, inside, b, g->b_step, panel_stride, 0);
+    for (int64_t i = 0; i < rows; i++) a[i] += inside;
+    tile_core(rows, vectors, sums, a, 1, g->depth - inside, patch, width, MCP26_NR, 1);
 }
 
 /* Units of gemm_f32: what `end` may be at most. */
@@ -28,7 +42,7 @@ MCP26_INLINE int64_t gemm_f32_units(int64_t M, int64_t N, int64_t K) { return ti
 /* C[M, N] (rows ldc elements apart) = epilogue(A[M, K] (rows lda apart) x packed). */
 MCP26_INLINE void gemm_f32(int64_t M, int64_t N, int64_t K, const float *a, int64_t lda, const float *packed, float *c,
                            int64_t ldc, mcp26_epilogue epilogue, const void *const *args, int64_t begin, int64_t end) {
-    gemm_left left = {a, lda, MCP26_NR, K, 1};
+    gemm_left left = {a, lda, MCP26_NR, K, 0};
     tile_product t = {.rows = M, .columns = N, .depth = K, .left = &left, .b = packed,
                       .panel_stride = K * MCP26_NR, .c = c, .ldc = ldc, .args = args};
     tile_units_run(t, gemm_source, epilogue, begin, end);
@@ -49,7 +63,7 @@ MCP26_INLINE void matmul_f32(int64_t batch, int64_t M, int64_t N, int64_t K, con
     (void)batch;
     for (int64_t u = begin; u < end;) {
         int64_t item = u / units, first = u % units, last = mcp26_min(units, first + end - u);
-        gemm_left left = {a + item * batch_a, lda, ldb, K, 0};
+        gemm_left left = {a + item * batch_a, lda, ldb, K, 1};
         tile_product t = {.rows = M, .columns = N, .depth = K, .left = &left,
                           .b = b + item * batch_b, .panel_stride = MCP26_NR, .c = c + item * batch_c, .ldc = ldc,
                           .args = args, .row0 = item * M};

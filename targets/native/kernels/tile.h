@@ -7,6 +7,10 @@
  * Every result is one chain of fused multiply-adds over k = 0 ... K-1, starting from +0, whatever the tile: results do
  * not depend on the ISA, on M, on the split among threads.
  *
+ * CORES sum a tile of fixed height and width. They are the only code that is unrolled by height, take all sizes at run
+ * time and are shared by the kernels of a translation unit. What surrounds them (which tiles there are, where rows of
+ * the left operand lie, the epilogue) is inlined into each kernel, where literal sizes leave few of the cores in use.
+ *
  * UNITS (begin, end of a kernel): the result is cut into row blocks x panel groups; unit u is row block u / groups,
  * panel group u % groups. Within a unit each panel meets all rows of the block, so that panels are read from the
  * second cache once a block, and lines of C are complete before they leave the first.
@@ -16,70 +20,90 @@
 
 #include "simd.h"
 
-#if defined(__x86_64__)
-#define MCP26_NR 16 /* columns of a panel */
-#define MCP26_MR 6  /* rows of a tile: 12 of 16 registers accumulate */
+/* MCP26_NR: columns of a panel. MCP26_MR: rows of a tile. TILE_VECTORS: registers across a tile, of TILE_LANES each.
+ * TILE_SLIM: rows of a tile of one register across, as many as it takes to keep the multipliers busy. TILE_FEW: rows of a
+ * tile of conv_few.h, where clang loads a whole column of A at once. TILE_LOW: up to so many rows tiles are wider.
+ * TILE_HEIGHTS_V: the cores V registers across. */
+#if defined(__AVX512F__)
+typedef float tile_vector __attribute__((ext_vector_type(16)));
+#define MCP26_NR 16
+#define MCP26_MR 12 /* 24 of 32 registers accumulate */
+enum { TILE_LANES = 16, TILE_VECTORS = 2, TILE_SLIM = 12, TILE_LOW = 4, TILE_FEW = 8 };
+#define TILE_HEIGHTS_1(X) TILE_TO_8(X, 1) X(1, 9) X(1, 10) X(1, 11) X(1, 12)
+#define TILE_HEIGHTS_2(X) TILE_TO_8(X, 2) X(2, 9) X(2, 10) X(2, 11) X(2, 12)
+#define TILE_HEIGHTS_4(X) X(4, 1) X(4, 2) X(4, 3) X(4, 4)
+#define TILE_HEIGHTS_8(X) X(8, 1)
+#elif defined(__x86_64__)
+typedef v8f tile_vector;
+#define MCP26_NR 16
+#define MCP26_MR 6 /* 12 of 16 registers accumulate */
+enum { TILE_LANES = 8, TILE_VECTORS = 2, TILE_SLIM = 12, TILE_LOW = 3, TILE_FEW = 6 };
+#define TILE_HEIGHTS_1(X) TILE_TO_8(X, 1) X(1, 9) X(1, 10) X(1, 11) X(1, 12)
+#define TILE_HEIGHTS_2(X) X(2, 1) X(2, 2) X(2, 3) X(2, 4) X(2, 5) X(2, 6)
+#define TILE_HEIGHTS_4(X) X(4, 1) X(4, 2) X(4, 3)
+#define TILE_HEIGHTS_8(X) X(8, 1)
 #else
+typedef v8f tile_vector;
 #define MCP26_NR 8
 #define MCP26_MR 8 /* 16 of 32 registers accumulate */
+enum { TILE_LANES = 8, TILE_VECTORS = 1, TILE_SLIM = 8, TILE_LOW = 3, TILE_FEW = 8 };
+#define TILE_HEIGHTS_1(X) TILE_TO_8(X, 1)
+#define TILE_HEIGHTS_2(X) X(2, 1) X(2, 2) X(2, 3)
+#define TILE_HEIGHTS_4(X) X(4, 1)
+#define TILE_HEIGHTS_8(X)
 #endif
+#define TILE_TO_8(X, V) X(V, 1) X(V, 2) X(V, 3) X(V, 4) X(V, 5) X(V, 6) X(V, 7) X(V, 8)
 
 enum {
-    TILE_VECTORS = MCP26_NR / 8,
-    TILE_MAX = 12,                      /* accumulators of the largest tile */
-    TILE_SLIM = MCP26_MR * TILE_VECTORS, /* rows of a tile of one vector */
-    TILE_BLOCK = 8,                     /* tiles of a block, up to twice as many if there are no more */
-    TILE_UNIT_WORK = 1 << 19            /* multiply-adds that are worth a unit of their own */
+    TILE_WIDTH = TILE_VECTORS * TILE_LANES, /* columns of a tile */
+    TILE_PANELS = TILE_WIDTH / MCP26_NR,    /* panels across a tile */
+    TILE_ROWS = 12,                         /* rows of any tile, at most */
+    TILE_ACCUMULATORS = 24,                 /* registers that accumulate, at most */
+    TILE_SUMS = TILE_ACCUMULATORS * TILE_LANES,
+    TILE_BLOCK = 8,                         /* tiles of a block, up to twice as many if there are no more */
+    TILE_UNIT_WORK = 1 << 19                /* multiply-adds that are worth a unit of their own */
 };
 
-/* acc[i * vectors + j] += sum over k of a[i][k] * b[k * b_step + column(j)], for rows x vectors of 8 columns. Vector j
- * is in panel j / TILE_VECTORS, panels are `panel_stride` elements apart. `columns` of B exist. */
-#define TILE_B(k, j)                                                                             \
-    v8f_load(b + (k) * b_step + (j) / TILE_VECTORS * panel_stride + (j) % TILE_VECTORS * 8, \
-             mcp26_min(8, columns - (j) * 8))
-MCP26_INLINE void tile_accumulate(v8f *acc, int64_t rows, int64_t vectors, const float *const *a, const float *b,
-                                  int64_t b_step, int64_t panel_stride, int64_t columns, int64_t depth) {
-    int64_t k = 0;
-#if defined(__aarch64__)
-    /* Four columns of A a load, multiplied by lane: loads would be the limit otherwise. */
-#define TILE_LANE(lane)                                                                                    \
-    {                                                                                                      \
-        v8f bv[4];                                                                                         \
-        MCP26_UNROLL for (int64_t j = 0; j < vectors; j++) bv[j] = TILE_B(k + lane, j);                    \
-        MCP26_UNROLL for (int64_t i = 0; i < rows; i++) {                                                  \
-            v8f av = __builtin_shufflevector(four[i], four[i], lane, lane, lane, lane, lane, lane, lane, lane); \
-            MCP26_UNROLL for (int64_t j = 0; j < vectors; j++) {                                           \
-                acc[i * vectors + j] = v8f_fma(av, bv[j], acc[i * vectors + j]);                           \
-            }                                                                                              \
-        }                                                                                                  \
-    }
-    for (; k + 4 <= depth; k += 4) {
-        v4f four[TILE_MAX];
-        MCP26_UNROLL for (int64_t i = 0; i < rows; i++) {
-            __builtin_memcpy(&four[i], a[i] + k, sizeof four[i]);
-        }
-        TILE_LANE(0)
-        TILE_LANE(1)
-        TILE_LANE(2)
-        TILE_LANE(3)
-    }
-#undef TILE_LANE
-#endif
-    for (; k < depth; k++) {
-        v8f bv[8];
-        MCP26_UNROLL for (int64_t j = 0; j < vectors; j++) bv[j] = TILE_B(k, j);
-        MCP26_UNROLL for (int64_t i = 0; i < rows; i++) {
-            v8f av = a[i][k];
-            MCP26_UNROLL for (int64_t j = 0; j < vectors; j++) {
-                acc[i * vectors + j] = v8f_fma(av, bv[j], acc[i * vectors + j]);
-            }
-        }
-    }
-}
-#undef TILE_B
+/* The cores V registers across, for each height:
+ *
+ *     sums[i][j] = (`goes_on` ? sums[i][j] : 0) + sum over t < taps, k < depth in this order of
+ *                  a[t * rows + i][k] * B[t * depth + k][j]        i < rows, j < V * TILE_LANES
+ *
+ * Row r of B starts at b + r * b_step, its columns lie in panels of MCP26_NR that are `panel_stride` elements apart. */
+#define TILE_DECLARE(V)                                                                                               \
+    __attribute__((visibility("hidden"))) void mcp26_tile_##V(int64_t rows, float *sums, const float *const *a,      \
+                                                              int64_t taps, int64_t depth, const float *b,           \
+                                                              int64_t b_step, int64_t panel_stride, int64_t goes_on);
+TILE_DECLARE(1)
+TILE_DECLARE(2)
+TILE_DECLARE(4)
+TILE_DECLARE(8)
 
-/* What a kernel brings: acc += rows m ... m+rows-1 of its left operand times the panels at b. */
-typedef void (*tile_source)(const void *left, v8f *acc, int64_t rows, int64_t vectors, int64_t m, const float *b,
+MCP26_INLINE void tile_core(int64_t rows, int64_t vectors, float *sums, const float *const *a, int64_t taps,
+                            int64_t depth, const float *b, int64_t b_step, int64_t panel_stride, int64_t goes_on) {
+    if (vectors == 1) mcp26_tile_1(rows, sums, a, taps, depth, b, b_step, panel_stride, goes_on);
+    if (vectors == 2) mcp26_tile_2(rows, sums, a, taps, depth, b, b_step, panel_stride, goes_on);
+    if (vectors == 4) mcp26_tile_4(rows, sums, a, taps, depth, b, b_step, panel_stride, goes_on);
+    if (vectors == 8) mcp26_tile_8(rows, sums, a, taps, depth, b, b_step, panel_stride, goes_on);
+}
+
+/* The same with one tap, where column k of A is at offsets[k] and b_step is MCP26_NR; up to TILE_FEW rows. */
+#define TILE_DECLARE_FEW(V)                                                                                           \
+    __attribute__((visibility("hidden"))) void mcp26_few_##V(int64_t rows, float *sums, const float *const *a,       \
+                                                             const int64_t *offsets, int64_t depth, const float *b,  \
+                                                             int64_t panel_stride, int64_t goes_on);
+TILE_DECLARE_FEW(1)
+TILE_DECLARE_FEW(2)
+
+MCP26_INLINE void tile_few(int64_t rows, int64_t vectors, float *sums, const float *const *a, const int64_t *offsets,
+                           int64_t depth, const float *b, int64_t panel_stride, int64_t goes_on) {
+    if (vectors == 1) mcp26_few_1(rows, sums, a, offsets, depth, b, panel_stride, goes_on);
+    if (vectors == 2) mcp26_few_2(rows, sums, a, offsets, depth, b, panel_stride, goes_on);
+}
+
+/* What a kernel brings: sums[rows][vectors * TILE_LANES] = rows m ... m+rows-1 of its left operand times the panels at
+ * b, of which `columns` columns exist. */
+typedef void (*tile_source)(const void *left, float *sums, int64_t rows, int64_t vectors, int64_t m, const float *b,
                             int64_t panel_stride, int64_t columns);
 
 /* A product. `row0` and `column0` are what the epilogue's m and n start from. The two functions that belong to it are
@@ -95,69 +119,49 @@ typedef struct {
     int64_t row0, column0;
 } tile_product;
 
-/* One tile: rows x vectors at (m, n), of which `columns` columns exist. */
-MCP26_INLINE void tile_run(tile_product t, tile_source source, mcp26_epilogue epilogue, int64_t rows, int64_t vectors,
-                           int64_t columns, int64_t m, int64_t n) {
-    v8f acc[TILE_MAX];
-    MCP26_UNROLL for (int64_t i = 0; i < rows * vectors; i++) acc[i] = 0.0f;
-    source(t.left, acc, rows, vectors, m, t.b + n / MCP26_NR * t.panel_stride, t.panel_stride, columns);
-    if (columns == 8 * vectors) {
-        MCP26_UNROLL for (int64_t i = 0; i < rows; i++) {
-            MCP26_UNROLL for (int64_t j = 0; j < vectors; j++) {
-                v8f v = epilogue(acc[i * vectors + j], t.args, t.row0 + m + i, t.column0 + n + 8 * j, 8);
-                v8f_store_all(t.c + (m + i) * t.ldc + n + 8 * j, v);
-            }
-        }
-        return;
-    }
-    v8f copy[TILE_MAX]; /* a loop over registers would have to be unrolled, and partial vectors take much code */
-    MCP26_UNROLL for (int64_t i = 0; i < rows * vectors; i++) copy[i] = acc[i];
+/* C[m ...][n ...] = epilogue(sums), whose rows are `width` apart. */
+MCP26_INLINE void tile_finish(tile_product t, mcp26_epilogue epilogue, const float *sums, int64_t width, int64_t rows,
+                              int64_t columns, int64_t m, int64_t n) {
     MCP26_ROLL for (int64_t i = 0; i < rows; i++) {
-        for (int64_t j = 0; j < vectors; j++) {
-            int64_t lanes = mcp26_min(8, columns - 8 * j);
-            v8f v = epilogue(copy[i * vectors + j], t.args, t.row0 + m + i, t.column0 + n + 8 * j, lanes);
-            v8f_store(t.c + (m + i) * t.ldc + n + 8 * j, v, lanes);
+        const float *from = sums + i * width;
+        float *to = t.c + (m + i) * t.ldc + n;
+        int64_t j = 0;
+        for (; j + 8 <= columns; j += 8) {
+            v8f v = epilogue(v8f_load_all(from + j), t.args, t.row0 + m + i, t.column0 + n + j, 8);
+            v8f_store_all(to + j, v);
+        }
+        if (j < columns) {
+            int64_t lanes = columns - j;
+            v8f v = epilogue(v8f_load_all(from + j), t.args, t.row0 + m + i, t.column0 + n + j, lanes);
+            v8f_store(to + j, v, lanes);
         }
     }
 }
 
-/* The rows are cut into tiles of nearly equal height (a last tile of one or two rows would wait for its own sums):
- * `taller` tiles of low + 1 rows, then tiles of `low`. */
+/* The rows are cut into tiles of up to `most` and nearly equal height (a last tile of one or two rows would wait for its
+ * own sums): `taller` tiles of low + 1 rows, then tiles of `low`. */
 typedef struct {
     int64_t tiles, low, taller;
 } tile_rows;
 
-MCP26_INLINE tile_rows tile_cut(int64_t rows) {
-    int64_t tiles = mcp26_max(1, mcp26_ceil_div(rows, MCP26_MR));
+MCP26_INLINE tile_rows tile_cut(int64_t rows, int64_t most) {
+    int64_t tiles = mcp26_max(1, mcp26_ceil_div(rows, most));
     return (tile_rows){tiles, rows / tiles, rows % tiles};
 }
 
 MCP26_INLINE int64_t tile_top(tile_rows cut, int64_t tile) { return tile * cut.low + mcp26_min(tile, cut.taller); }
 
-/* Tiles `from` ... `to`-1 of a whole panel, or of one with a tail of two vectors. */
-MCP26_INLINE void tile_column(tile_product t, tile_source source, mcp26_epilogue epilogue, tile_rows cut, int64_t from,
-                              int64_t to, int64_t columns, int64_t n) {
-    for (int64_t i = from; i < to; i++) {
-        int64_t rows = i < cut.taller ? cut.low + 1 : cut.low;
-#define TILE_CASE(R) \
-    if (rows == R && R <= MCP26_MR) tile_run(t, source, epilogue, R, TILE_VECTORS, columns, tile_top(cut, i), n);
-        TILE_CASE(1) TILE_CASE(2) TILE_CASE(3) TILE_CASE(4) TILE_CASE(5) TILE_CASE(6) TILE_CASE(7) TILE_CASE(8)
-#undef TILE_CASE
-    }
+/* Registers across the next tiles, with `columns` left: a few rows alone would wait for their own sums. */
+MCP26_INLINE int64_t tile_vectors(int64_t rows, int64_t columns) {
+    if (rows == 1 && columns >= 4 * TILE_WIDTH) return 4 * TILE_VECTORS;
+    if (rows <= TILE_LOW && columns >= 2 * TILE_WIDTH) return 2 * TILE_VECTORS;
+    return columns <= TILE_LANES ? 1 : TILE_VECTORS;
 }
 
-/* Rows m ... end-1 of a tail of one vector: tiles are taller by the sums that a second vector would have taken. */
-MCP26_INLINE void tile_slim_column(tile_product t, tile_source source, mcp26_epilogue epilogue, int64_t m, int64_t end,
-                                   int64_t columns, int64_t n) {
-    for (; m + TILE_SLIM <= end; m += TILE_SLIM) tile_run(t, source, epilogue, TILE_SLIM, 1, columns, m, n);
-    for (; m + 4 <= end; m += 4) tile_run(t, source, epilogue, 4, 1, columns, m, n);
-    for (; m < end; m++) tile_run(t, source, epilogue, 1, 1, columns, m, n);
-}
+/* Panels that the widest tile covers. */
+MCP26_INLINE int64_t tile_flight(int64_t rows) { return tile_vectors(rows, 4 * TILE_WIDTH) * TILE_LANES / MCP26_NR; }
 
-/* Panels in flight: one row alone would wait for its own sums. */
-MCP26_INLINE int64_t tile_flight(int64_t rows) { return rows == 1 ? 4 : rows <= 3 ? 2 : 1; }
-
-MCP26_INLINE int64_t tile_blocks(int64_t rows) { return mcp26_max(1, tile_cut(rows).tiles / TILE_BLOCK); }
+MCP26_INLINE int64_t tile_blocks(int64_t rows) { return mcp26_max(1, tile_cut(rows, MCP26_MR).tiles / TILE_BLOCK); }
 
 /* Panels of a group: enough for a unit to be worth its while. */
 MCP26_INLINE int64_t tile_group(int64_t rows, int64_t columns, int64_t depth) {
@@ -171,33 +175,36 @@ MCP26_INLINE int64_t tile_units(int64_t rows, int64_t columns, int64_t depth) {
     return tile_blocks(rows) * mcp26_ceil_div(mcp26_ceil_div(columns, MCP26_NR), tile_group(rows, columns, depth));
 }
 
+/* Tiles `from` ... `to`-1 of the cut, `columns` columns from n on. */
+MCP26_INLINE void tile_strip(tile_product t, tile_source source, mcp26_epilogue epilogue, tile_rows cut, int64_t from,
+                             int64_t to, int64_t vectors, int64_t columns, int64_t n) {
+    const float *b = t.b + n / MCP26_NR * t.panel_stride;
+    int64_t step = vectors == 1 ? TILE_SLIM / MCP26_MR : 1;
+    for (int64_t i = from; i < to; i += step) {
+        float sums[TILE_SUMS] __attribute__((aligned(64)));
+        int64_t m = tile_top(cut, i), rows = tile_top(cut, mcp26_min(i + step, to)) - m;
+        source(t.left, sums, rows, vectors, m, b, t.panel_stride, columns);
+        if (columns == TILE_WIDTH)
+            tile_finish(t, epilogue, sums, TILE_WIDTH, rows, TILE_WIDTH, m, n);
+        else
+            tile_finish(t, epilogue, sums, vectors * TILE_LANES, rows, columns, m, n);
+    }
+}
+
 /* Units begin ... end-1 of the product. */
 MCP26_INLINE void tile_units_run(tile_product t, tile_source source, mcp26_epilogue epilogue, int64_t begin,
                                  int64_t end) {
     int64_t blocks = tile_blocks(t.rows), group = tile_group(t.rows, t.columns, t.depth);
     int64_t panels = mcp26_ceil_div(t.columns, MCP26_NR), groups = mcp26_ceil_div(panels, group);
-    int64_t tail = t.columns % MCP26_NR;
-    tile_rows cut = tile_cut(t.rows);
+    tile_rows cut = tile_cut(t.rows, MCP26_MR);
     for (int64_t u = begin; u < end; u++) {
         int64_t from = u / groups * cut.tiles / blocks, to = (u / groups + 1) * cut.tiles / blocks;
-        int64_t p = u % groups * group, last = mcp26_min(panels, p + group);
-        int64_t full = mcp26_min(last, t.columns / MCP26_NR);
-#define TILE_FLIGHT(R, P)                                                                                     \
-    if (t.rows == R) {                                                                                        \
-        for (; p + P <= full; p += P) {                                                                       \
-            tile_run(t, source, epilogue, R, P * TILE_VECTORS, P * MCP26_NR, 0, p * MCP26_NR);                \
-        }                                                                                                     \
-    }
-        TILE_FLIGHT(1, 4)
-        TILE_FLIGHT(2, 2)
-        TILE_FLIGHT(3, 2)
-#undef TILE_FLIGHT
-        for (; p < full; p++) tile_column(t, source, epilogue, cut, from, to, MCP26_NR, p * MCP26_NR);
-        if (p == last || tail == 0) continue;
-        if (tail <= 8)
-            tile_slim_column(t, source, epilogue, tile_top(cut, from), tile_top(cut, to), tail, p * MCP26_NR);
-        else
-            tile_column(t, source, epilogue, cut, from, to, tail, p * MCP26_NR);
+        int64_t n = u % groups * group * MCP26_NR, last = mcp26_min(t.columns, n + group * MCP26_NR);
+        while (n < last) {
+            int64_t vectors = tile_vectors(t.rows, last - n), columns = mcp26_min(vectors * TILE_LANES, last - n);
+            tile_strip(t, source, epilogue, cut, from, to, vectors, columns, n);
+            n += columns;
+        }
     }
 }
 
