@@ -54,6 +54,11 @@ class Region:
         """The graph's value that a body's value stands for (itself outside a body)."""
         return None if value is None else self.operands.get(id(value), value)
 
+    def is_computed(self, value: Value | None) -> bool:
+        """Whether an operand of the anchor that is usually packed when the code is made is not known until it runs."""
+        outer = self.outer(value)
+        return outer is not None and not is_weight(outer) and outer.producer not in self.expansions
+
     @property
     def label(self) -> str:
         """E.g. "Conv+Clip+Add"."""

@@ -1,0 +1,95 @@
+"""Weights that are made from smaller constants stay small in the file: what expands them joins the product that reads
+them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from mcpc import ops
+from mcpc.ir import MCPC, Graph, Node, Value
+from mcpc.pipeline import Pass, PassContext
+
+from .quantized import fold
+from .region import Region, is_expansion
+
+#: Operators whose second operand kernels can expand while they read it (gemm_q8.h).
+EXPANDING = ("Conv", "Gemm", "MatMul")
+
+
+@dataclass(frozen=True)
+class AbsorbWeights(Pass):
+    """What other operators with kernels of their own read is expanded into the file."""
+
+    name: ClassVar[str] = "absorb-weights"
+
+    def __call__(self, graph: Graph, ctx: PassContext) -> Graph:
+        for node in [node for node in graph.nodes if is_expansion(node)]:
+            if not graph.is_output(node.output):
+                _place(graph, node, ctx)
+        return graph
+
+
+def _place(graph: Graph, expansion: Node, ctx: PassContext) -> None:
+    weight, stored = expansion.output, expansion.inputs[0]
+    assert stored is not None
+    bytes = {"bytes": float(stored.type.nbytes), "expanded": float(weight.type.nbytes)}
+    for user in dict.fromkeys(weight.users):
+        if reads_as_weight(user, weight):
+            ctx.decide(user, "compress", f"%{weight.name} stays {stored.dtype.name} in the file", **bytes)
+            _absorb(graph, user, expansion)
+    if weight.users and not all(ops.is_elementwise(user) for user in weight.users):
+        ctx.decide(weight.users[0], "expand", f"no kernel reads %{weight.name} as {stored.dtype.name}", **bytes)
+        fold(graph, expansion)
+    elif not weight.users:
+        graph.remove(expansion)
+
+
+def reads_as_weight(node: Node, weight: Value) -> bool:
+    """Whether ``weight`` is the matrix or the kernel of the product that ``node`` is, and nothing else to it."""
+    region = Region.of(node)
+    anchor = region.anchor
+    if anchor is None or not anchor.is_op(*EXPANDING) or region.outer(anchor.inputs[1]) is not weight:
+        return False
+    is_matrix = not anchor.is_op("MatMul") or weight.type.rank == 2
+    return is_matrix and sum(value is weight for value in node.inputs) == 1
+
+
+def _absorb(graph: Graph, node: Node, expansion: Node) -> None:
+    """Put a node that holds a copy of ``expansion`` and what ``node`` holds into the place of ``node``."""
+    body = Graph(f"epilogue:{node.output.name}")
+    operands: list[Value | None] = []
+    copies: dict[int, Value] = {}
+
+    def operand(value: Value) -> Value:
+        if id(value) not in copies:
+            copies[id(value)] = body.add_input(value.name, value.type)
+            operands.append(value)
+        return copies[id(value)]
+
+    def copy(value: Value | None) -> Value | None:
+        if value is not None and id(value) not in copies:
+            copies[id(value)] = Value(body.fresh(value.name), value.type, value.data)
+        return None if value is None else copies[id(value)]
+
+    for value in expansion.inputs:
+        if value is not None:
+            operand(value)
+    inner = node.body
+    for index, value in enumerate(node.inputs):
+        if value is None:
+            continue
+        own = copy(value) if value is expansion.output else operand(value)
+        if inner is not None and own is not None:
+            copies[id(inner.inputs[index])] = own
+    for each in (expansion, *([node] if inner is None else inner.nodes)):
+        inputs, outputs = [copy(value) for value in each.inputs], [copy(value) for value in each.outputs]
+        body.append(Node(each.op, inputs, outputs, each.attrs, each.name, each.domain))
+    result = copy(node.output if inner is None else inner.outputs[0])
+    assert result is not None
+    body.outputs = [result]
+    output = Value(graph.fresh(node.output.name), node.output.type)
+    attrs = {"kind": "epilogue", "body": body}
+    graph.insert_before(node, [Node("Fused", operands, [output], attrs, node.name, MCPC)])
+    graph.replace_uses(node.output, output)
+    graph.remove(node)

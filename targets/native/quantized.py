@@ -1,0 +1,263 @@
+"""Rewrites of quantised operators into integer products and elementwise loops; each is ONNX before and after."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from mcpc import ops
+from mcpc.ir import MCPC, DType, Graph, Node, TensorType, Value
+from mcpc.ops.quantize import limits, spread, stored_type
+from mcpc.pipeline import Pass, PassContext
+
+from .region import is_expansion
+
+Array = np.ndarray[Any, Any]
+
+#: Operators that this pass replaces, whatever their form.
+REWRITTEN = ("DynamicQuantizeLinear", "QLinearConv", "QLinearMatMul")
+
+
+@dataclass(frozen=True)
+class LowerQuantized(Pass):
+    """One walk over the graph; what replaces a node is in final form."""
+
+    name: ClassVar[str] = "lower-quantized"
+
+    def __call__(self, graph: Graph, ctx: PassContext) -> Graph:
+        for node in list(graph.nodes):
+            if node.is_op("DequantizeLinear"):
+                _dequantize(graph, node, ctx)
+            elif node.is_op("QuantizeLinear"):
+                _quantize(graph, node)
+            elif node.is_op("DynamicQuantizeLinear"):
+                _dynamic_quantize(graph, node)
+            elif node.is_op("QLinearConv", "QLinearMatMul"):
+                _linear_product(graph, node)
+        return graph
+
+
+class _Loop:
+    """A fused elementwise node under construction, which will stand before ``anchor`` and make ``output``."""
+
+    def __init__(self, graph: Graph, anchor: Node, output: Value) -> None:
+        self.graph = graph
+        self.anchor = anchor
+        self.output = output
+        self.body = Graph(f"elementwise:{output.name}")
+        self.operands: list[Value] = []
+        self._inner: dict[int, Value] = {}
+
+    def operand(self, value: Value) -> Value:
+        """``value`` inside the body; scalar constants become literals there."""
+        if id(value) not in self._inner:
+            if value.data is not None and value.data.size == 1:
+                inner = self.body.constant(value.name, value.data)
+            else:
+                inner = self.body.add_input(value.name, value.type.with_layout(None))
+                self.operands.append(value)
+            self._inner[id(value)] = inner
+        return self._inner[id(value)]
+
+    def number(self, number: float, dtype: DType = DType.float32) -> Value:
+        return self.body.constant("number", np.array(number, dtype.numpy))
+
+    def __call__(self, op: str, *inputs: Value, **attrs: Any) -> Value:
+        out = Value(self.body.fresh(op.lower()), TensorType(DType.float32, None))
+        node = Node(op, inputs, [out], attrs, out.name)
+        ops.infer_node(node, ops.InferContext())
+        self.body.append(node)
+        return out
+
+    def quantized(self, steps: Value, zero: Value | None, dtype: DType) -> Value:
+        """Whole or halved ``steps`` of the scale as mcpc.ops.quantize.quantized has it."""
+        low, high = map(self.number, limits(dtype))
+        steps = self("Round", steps)
+        if zero is not None:
+            steps = self("Add", steps, self("Cast", zero, to=DType.float32))
+        steps = self("Where", self("Greater", steps, low), steps, low)
+        steps = self("Where", self("Less", steps, high), steps, high)
+        return self("Cast", self("Cast", steps, to=DType.int32), to=dtype)
+
+    def finish(self, result: Value) -> None:
+        self.body.outputs = [result]
+        attrs = {"kind": "elementwise", "body": self.body}
+        node = Node("Fused", self.operands, [self.output], attrs, self.output.name, MCPC)
+        self.graph.insert_before(self.anchor, [node])
+
+
+def _before(graph: Graph, anchor: Node, op: str, *inputs: Value | None, **attrs: Any) -> Value:
+    """The output of a new node before ``anchor``."""
+    out = Value(graph.fresh(f"{anchor.name or anchor.op}.{op.lower()}"), TensorType(DType.float32, None))
+    node = Node(op, inputs, [out], attrs, out.name)
+    ops.infer_node(node, ops.InferContext())
+    graph.insert_before(anchor, [node])
+    return out
+
+
+def _replace(graph: Graph, node: Node, by: Value) -> None:
+    graph.replace_uses(node.output, by)
+    graph.remove(node)
+
+
+# ---- QuantizeLinear, DequantizeLinear
+
+
+def _dequantize(graph: Graph, node: Node, ctx: PassContext) -> None:
+    stored = node.inputs[0]
+    assert stored is not None
+    if stored.dtype in (DType.int4, DType.uint4) and stored.data is not None:
+        node = _widened(graph, node)
+        stored = node.inputs[0]
+    if is_expansion(node):
+        return
+    if all(value is None or value.is_constant for value in node.inputs) and not graph.is_output(node.output):
+        fold(graph, node)
+    elif not ops.is_elementwise(node):
+        _along_axis(graph, node)
+
+
+def _widened(graph: Graph, node: Node) -> Node:
+    """Four-bit constants lie in bytes."""
+    inputs = list(node.inputs)
+    for index in (0, 2):
+        value = node.input(index)
+        if value is not None and value.data is not None:
+            wide = np.int8 if value.dtype is DType.int4 else np.uint8
+            inputs[index] = graph.constant(value.name, value.data.astype(wide))
+    graph.set_inputs(node, inputs)
+    return node
+
+
+def dequantized(node: Node) -> Array:
+    """What a DequantizeLinear or Cast of constants makes."""
+    stored, scale, zero = (None if value is None else value.data for value in (node.input(i) for i in range(3)))
+    assert stored is not None
+    if node.is_op("Cast"):
+        return stored.astype(node.output.dtype.numpy)
+    assert scale is not None
+    steps = stored.astype(np.int32)
+    if zero is not None:
+        steps = steps - spread(node, zero.astype(np.int32))
+    return (steps.astype(np.float32) * spread(node, scale)).astype(node.output.dtype.numpy)
+
+
+def fold(graph: Graph, node: Node) -> None:
+    """Replace what depends on constants only."""
+    graph.replace_uses(node.output, graph.constant(node.output.name, dequantized(node)))
+    graph.remove(node)
+
+
+def _quantize(graph: Graph, node: Node) -> None:
+    if not ops.is_elementwise(node):
+        _along_axis(graph, node)
+
+
+def _along_axis(graph: Graph, node: Node) -> None:
+    """A scale that does not broadcast as it is gets a shape that does. Blocks become an axis of their own where they
+    divide the axis; left as it is where they do not and the scale is computed."""
+    x, scale, zero = node.inputs[0], node.inputs[1], node.input(2)
+    assert x is not None and scale is not None
+    parameters = [scale, *([] if zero is None else [zero])]
+    rank, block = len(x.type.dims), int(node.attrs.get("block_size", 0))
+    axis = int(node.attrs.get("axis", 1)) % rank
+    size = x.type.dims[axis]
+    out = node.output
+    sizes = None
+    if all(value.is_constant for value in parameters):
+        shaped = [graph.constant(v.name, spread(node, v.data)) for v in parameters if v.data is not None]
+    elif not block:
+        axes = graph.constant("axes", np.arange(1, rank - axis))
+        shaped = [_before(graph, node, "Unsqueeze", value, axes) for value in parameters]
+    elif isinstance(size, int) and size % block == 0 and all(isinstance(d, int) for d in x.type.dims):
+        axes = graph.constant("axes", np.array([axis + 1]))
+        shaped = [_before(graph, node, "Unsqueeze", value, axes) for value in parameters]
+        sizes = [int(d) for d in x.type.dims if isinstance(d, int)]
+        split = [*sizes[:axis], size // block, block, *sizes[axis + 1 :]]
+        x = _before(graph, node, "Reshape", x, graph.constant("sizes", np.array(split)))
+        out = Value(graph.fresh(out.name), TensorType(out.dtype, tuple(split)))
+    else:
+        return
+    new = out if sizes is not None else Value(graph.fresh(out.name), out.type)
+    loop = _Loop(graph, node, new)
+    x, scale = loop.operand(x), loop.operand(shaped[0])
+    zero = loop.operand(shaped[1]) if len(shaped) > 1 else None
+    if node.is_op("QuantizeLinear"):
+        x = x if x.dtype is scale.dtype else loop("Cast", x, to=scale.dtype)
+        loop.finish(loop.quantized(loop("Div", x, scale), zero, stored_type(node)))
+    else:
+        stored = loop("Cast", x, to=DType.int32)
+        stored = stored if zero is None else loop("Sub", stored, loop("Cast", zero, to=DType.int32))
+        result = loop("Mul", loop("Cast", stored, to=scale.dtype), scale)
+        loop.finish(result if result.dtype is new.dtype else loop("Cast", result, to=new.dtype))
+    if sizes is not None:
+        new = _before(graph, node, "Reshape", new, graph.constant("sizes", np.array(sizes)))
+    _replace(graph, node, new)
+
+
+def _dynamic_quantize(graph: Graph, node: Node) -> None:
+    """The range of the tensor and 0 sets the scale; a tensor of zeros has the scale 1, as in ONNX Runtime."""
+    x = node.inputs[0]
+    assert x is not None
+    types = ops.get(node).infer(node, ops.InferContext())
+    y, scale, zero = (Value(graph.fresh(f"{node.name or node.op}.{i}"), type) for i, type in enumerate(types))
+    least = _before(graph, node, "ReduceMin", x, keepdims=0)
+    most = _before(graph, node, "ReduceMax", x, keepdims=0)
+    loop = _Loop(graph, node, scale)
+    none = loop.number(0)
+    low, high = loop("Min", loop.operand(least), none), loop("Max", loop.operand(most), none)
+    steps = loop("Div", loop("Sub", high, low), loop.number(255))
+    loop.finish(loop("Where", loop("Equal", low, high), loop.number(1), steps))
+    loop = _Loop(graph, node, zero)
+    low = loop("Min", loop.operand(least), loop.number(0))
+    steps = loop("Div", loop("Sub", loop.number(0), low), loop.operand(scale))
+    loop.finish(loop.quantized(steps, None, DType.uint8))
+    out = Node("QuantizeLinear", [x, scale, zero], [y], name=node.name)
+    graph.insert_before(node, [out])
+    for old, new in zip(node.outputs, (y, scale, zero), strict=False):
+        if old is not None:
+            graph.replace_uses(old, new)
+    graph.remove(node)
+
+
+# ---- products
+
+
+def _linear_product(graph: Graph, node: Node) -> None:
+    """An integer product, whose sums are scaled and quantised in one loop. The scales are joined first, as in ONNX
+    Runtime: other orders round differently."""
+    x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero = node.inputs[:8]
+    assert x_scale is not None and w_scale is not None and y_scale is not None and y_zero is not None
+    is_conv = node.is_op("QLinearConv")
+    attrs = dict(node.attrs) if is_conv else {}
+    sums = _before(graph, node, "ConvInteger" if is_conv else "MatMulInteger", x, w, x_zero, w_zero, **attrs)
+    rank = len(sums.type.dims)
+    new = Value(graph.fresh(node.output.name), node.output.type)
+    loop = _Loop(graph, node, new)
+    total = loop.operand(sums)
+    bias = node.input(8)
+    if bias is not None:
+        total = loop("Add", total, loop.operand(_shaped(graph, node, bias, 1, rank)))
+    rows, columns = (1, 1) if is_conv else (rank - 2, rank - 1)
+    a, b, c = (
+        loop.operand(_shaped(graph, node, value, axis, rank))
+        for value, axis in ((x_scale, rows), (w_scale, columns), (y_scale, rows))
+    )
+    factor = loop("Div", loop("Mul", a, b), c)
+    steps = loop("Mul", loop("Cast", total, to=DType.float32), factor)
+    zero = loop.operand(_shaped(graph, node, y_zero, rows, rank))
+    loop.finish(loop.quantized(steps, zero, new.dtype))
+    _replace(graph, node, new)
+
+
+def _shaped(graph: Graph, node: Node, value: Value, axis: int, rank: int) -> Value:
+    """A scalar, or one number an index of ``axis``, in a shape that broadcasts to ``rank`` dimensions."""
+    elements = value.type.elements
+    if value.type.rank != 1 or elements == 1 or axis == rank - 1:
+        return value
+    if value.data is not None:
+        return graph.constant(value.name, value.data.reshape([-1, *[1] * (rank - axis - 1)]))
+    axes = graph.constant("axes", np.arange(1, rank - axis))
+    return _before(graph, node, "Unsqueeze", value, axes)
