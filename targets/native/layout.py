@@ -12,7 +12,8 @@ from typing import ClassVar
 from mcpc import ops
 from mcpc.ir import Graph, Node, TensorType, Value
 from mcpc.ops.linear import convolution_of
-from mcpc.ops.reduce import reduction_axes
+from mcpc.ops.reduce import REDUCTIONS, has_known_axes, reduction_axes
+from mcpc.ops.resize import resized_axes
 from mcpc.pipeline import Pass, PassContext
 
 from .region import Region
@@ -25,7 +26,7 @@ PLANAR_CHANNELS = 4
 #: What conv_few.h has stack for, in floats, and the output pixels of its widest tile on any ISA.
 PLANAR_PATCH, PLANAR_TILE = 2048, 8
 
-SPATIAL = ("Conv", "MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool")
+SPATIAL = ("Conv", "ConvInteger", "ConvTranspose", "MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool")
 
 
 def channels_last(rank: int) -> tuple[int, ...]:
@@ -56,14 +57,24 @@ def _spatial_wish(region: Region, node: Node) -> Wish:
     assert anchor is not None
     data = region.outer(anchor.inputs[0])
     inputs: list[Layout | str] = []
-    weights = [region.outer(value) for value in anchor.inputs[1:]]
+    stored = [value for expansion in region.expansions for value in expansion.inputs]
+    weights = [region.outer(value) for value in (*anchor.inputs[1:], *stored)]
     for value in node.inputs:
         full = value is not None and len(value.type.dims) == rank
-        inputs.append(wanted if full and not any(value is weight for weight in weights) else KEEP)
+        if value is not None and value is region.outer(anchor.input(1)) and region.is_computed(anchor.input(1)):
+            inputs.append(_weight_layout(anchor, rank))
+        else:
+            inputs.append(wanted if full and not any(value is weight for weight in weights) else KEEP)
     read_again = any(region.outer(value) is data for inner in region.chain for value in inner.inputs)
-    if anchor.op == "Conv" and data is not None and not read_again and reads_planar(anchor, data.type):
+    is_packed = anchor.op == "Conv" and not region.is_computed(anchor.input(1))
+    if is_packed and data is not None and not read_again and reads_planar(anchor, data.type):
         inputs[node.inputs.index(data)] = KEEP
     return Wish(tuple(inputs), wanted)
+
+
+def _weight_layout(anchor: Node, rank: int) -> Layout:
+    """The order in which kernels read computed weights: output channels innermost (conv_nd.h)."""
+    return (*range(2, rank), 0, 1) if anchor.is_op("ConvTranspose") else (*range(2, rank), 1, 0)
 
 
 def reads_planar(conv: Node, x: TensorType) -> bool:
@@ -118,6 +129,14 @@ def _reduce_wish(node: Node) -> Wish:
     return Wish((chosen, *(KEEP for _ in node.inputs[1:])), chosen if keepdims else None)
 
 
+def _resize_wish(node: Node) -> Wish:
+    """Channels-last where an image's rows and columns change, so that neighbours in memory share their weights."""
+    rank = len(node.output.type.dims)
+    moving = [item.axis for item in resized_axes(node, ops.InferContext())]
+    chosen = channels_last(rank) if rank > 2 and all(axis > 1 for axis in moving) else None
+    return Wish((chosen, *(KEEP for _ in node.inputs[1:])), chosen)
+
+
 def _row_major(node: Node) -> Wish:
     return Wish(tuple(None for _ in node.inputs), None)
 
@@ -133,10 +152,12 @@ def wish(node: Node) -> Wish:
         return _agnostic_wish(node)
     if anchor.is_op("Concat", "Slice", "Pad", "Split") and node is anchor:
         return _along_axis_wish(node)
-    if anchor.domain == "" and anchor.op.startswith("Reduce") and node is anchor:
-        return _reduce_wish(node)
+    if anchor.domain == "" and anchor.op in REDUCTIONS and node is anchor:
+        return _reduce_wish(node) if has_known_axes(node, ops.InferContext()) else _row_major(node)
     if anchor.is_op("Transpose") and node is anchor:
         return Wish((KEEP,), None)
+    if anchor.is_op("Resize") and node is anchor:
+        return _resize_wish(node)
     return _row_major(node)
 
 

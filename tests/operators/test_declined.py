@@ -46,7 +46,6 @@ CASES = [
     op("BatchNormalization in training", "E102", "BatchNormalization", X, *[(4,)] * 4, outputs=3, training_mode=1),
     # operators
     op("ArgMax", "E101", "ArgMax", ROW),
-    op("ConvTranspose", "E101", "ConvTranspose", X, W((4, 3, 2, 2))),
     op("CumSum", "E101", "CumSum", ROW, W(np.array(0))),
     op("GRU", "E101", "GRU", (5, 2, 3), W((1, 12, 3)), W((1, 12, 4)), outputs=2, hidden_size=4),
     op("GatherElements", "E101", "GatherElements", ROW, np.array([2, 0])),
@@ -57,8 +56,6 @@ CASES = [
     op("Pow of integers", "E102", "Pow", np.array([1, 2]), np.array([2, 3])),
     op("Shrink of integers by a part of one", "E102", "Shrink", np.array([1, 2]), bias=0.5),
     # forms
-    op("Conv with computed weights", "E102", "Conv", X, (3, 4, 2, 2)),
-    op("Conv over three axes", "E102", "Conv", (1, 2, 4, 4, 4), W((3, 2, 2, 2, 2))),
     op("MaxPool over three axes", "E102", "MaxPool", (1, 2, 4, 4, 4), kernel_shape=[2, 2, 2]),
     op("MaxPool with indices", "E102", "MaxPool", X, outputs=2, kernel_shape=[2, 2]),
     op("MaxPool with indices only", "E102", "MaxPool", X, outputs=[False, True], kernel_shape=[2, 2]),
