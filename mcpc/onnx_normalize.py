@@ -10,10 +10,11 @@ import onnx
 import onnx.inliner
 import onnx.shape_inference
 import onnx.version_converter
-from onnx import ModelProto, NodeProto, TensorProto, helper
+from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 from mcpc.errors import ModelError, Problems
 from mcpc.ir import OPSET
+from mcpc.onnx_legacy import rewrite_legacy
 from mcpc.onnx_structure import label, opsets_of, walk
 
 #: A model that grows beyond this many nodes by inlining is refused: nested functions can multiply without end.
@@ -78,6 +79,7 @@ def convert_opset(model: ModelProto, problems: Problems) -> tuple[ModelProto | N
     for node in walk(model.graph.node):
         if node.domain == "" and not _is_known(node.op_type, opset):
             node.domain = _HIDDEN
+    rewrite_legacy(model.graph, opset)
     lost: set[str] = set()
     converted, reason = _converted(model)
     if converted is None:
@@ -98,7 +100,21 @@ def convert_opset(model: ModelProto, problems: Problems) -> tuple[ModelProto | N
     for node in walk((converted or model).graph.node):
         if node.domain == _HIDDEN:
             node.domain = ""
+        if opset < 11 and node.op_type == "Resize":
+            _old_resize(node, model)
     return converted, lost
+
+
+def _old_resize(node: NodeProto, model: ModelProto) -> None:
+    """Until opset 10, Upsample and Resize computed coordinates as position / scale, and took the element before it
+    (enlarging) or behind it (shrinking). The converter leaves today's defaults."""
+    scales = [tensor for tensor in model.graph.initializer if tensor.name in node.input and tensor.data_type == 1]
+    shrinks = any((numpy_helper.to_array(tensor) < 1).any() for tensor in scales)
+    for name, value in (
+        ("coordinate_transformation_mode", "asymmetric"),
+        ("nearest_mode", "ceil" if shrinks else "floor"),
+    ):
+        node.attribute.append(helper.make_attribute(name, value))
 
 
 #: The domain of operators that the conversion shall not look at.
