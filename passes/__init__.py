@@ -2,6 +2,8 @@
 
 from mcpc.pipeline import Pass
 
+from .compress import Compress
+from .attention import FuseAttention
 from .cse import CommonSubexpressions
 from .dce import DeadCode
 from .fold import Fold
@@ -9,4 +11,6 @@ from .fuse import Fuse
 from .simplify import Simplify
 
 #: Pass name -> class.
-PASSES: dict[str, type[Pass]] = {cls.name: cls for cls in (Fold, Simplify, CommonSubexpressions, DeadCode, Fuse)}
+PASSES: dict[str, type[Pass]] = {
+    cls.name: cls for cls in (Fold, Simplify, Compress, CommonSubexpressions, DeadCode, FuseAttention, Fuse)
+}

@@ -44,7 +44,8 @@ def _fuse(graph: Graph, ctx: PassContext) -> None:
         group = _Grower(graph, order, ctx).grow(sink)
         taken.update(group)
         if len(group) > 1:
-            _replace(graph, sorted(group, key=order.__getitem__))
+            is_epilogue = any(node.is_op(*ANCHORS) for node in group)
+            replace_by_fused(graph, sorted(group, key=order.__getitem__), "epilogue" if is_epilogue else "elementwise")
 
 
 def _may_end(node: Node) -> bool:
@@ -131,12 +132,10 @@ def _same_shape(a: Value, b: Value) -> bool:
     )
 
 
-def _replace(graph: Graph, group: Sequence[Node]) -> None:
+def replace_by_fused(graph: Graph, group: Sequence[Node], kind: str) -> None:
     """Put one Fused node in the place of ``group``, which is in execution order."""
     sink = group[-1]
-    anchor = next((node for node in group if node.is_op(*ANCHORS)), None)
-    kind = "epilogue" if anchor is not None else "elementwise"
-    body, operands = _body(f"{kind}:{sink.output.name}", group, anchor)
+    body, operands = _body(f"{kind}:{sink.output.name}", group)
     output = Value(graph.fresh(sink.output.name), sink.output.type)
     fused = Node("Fused", operands, [output], {"kind": kind, "body": body}, sink.name, MCPC)
     graph.insert_before(sink, [fused])
@@ -145,13 +144,13 @@ def _replace(graph: Graph, group: Sequence[Node]) -> None:
         graph.remove(node)
 
 
-def _body(name: str, group: Sequence[Node], anchor: Node | None) -> tuple[Graph, list[Value]]:
+def _body(name: str, group: Sequence[Node]) -> tuple[Graph, list[Value]]:
     """The graph of ``group`` and the values it reads. Scalar constants go inside, where code can show them as literals;
-    what the anchor reads stays outside, where weights are packed."""
+    what anchors read stays outside, where weights are packed."""
     body = Graph(name)
     inner: dict[int, Value] = {}
     operands: list[Value] = []
-    first = [anchor] if anchor is not None else []
+    first = [node for node in group if node.is_op(*ANCHORS)]
     outside = {id(value) for node in first for value in node.inputs if value is not None}
     made = {id(value) for node in group for value in node.outputs}
     for node in [*first, *group]:

@@ -7,6 +7,7 @@
 
 from mcpc.ir import Node
 from mcpc.ops import (  # noqa: F401
+    attention,
     elementwise,
     generate,
     index,
@@ -21,6 +22,7 @@ from mcpc.ops import (  # noqa: F401
     resize,
     scan,
     search,
+    select,
     shape,
 )
 from mcpc.ops.context import InferContext

@@ -14,6 +14,7 @@ from mcpc.ir import Graph, Node, TensorType, Value
 from mcpc.ops.linear import convolution_of
 from mcpc.ops.reduce import REDUCTIONS, has_known_axes, reduction_axes
 from mcpc.ops.resize import resized_axes
+from mcpc.ops.shape import permutation
 from mcpc.pipeline import Pass, PassContext
 
 from .region import Region
@@ -26,7 +27,10 @@ PLANAR_CHANNELS = 4
 #: What conv_few.h has stack for, in floats, and the output pixels of its widest tile on any ISA.
 PLANAR_PATCH, PLANAR_TILE = 2048, 8
 
-SPATIAL = ("Conv", "ConvInteger", "ConvTranspose", "MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool")
+SPATIAL = (
+    "Conv", "ConvInteger", "ConvTranspose", "MaxPool", "AveragePool", "LpPool", "GlobalAveragePool", "GlobalMaxPool",
+    "GlobalLpPool",
+)  # fmt: skip
 
 
 def channels_last(rank: int) -> tuple[int, ...]:
@@ -137,6 +141,46 @@ def _resize_wish(node: Node) -> Wish:
     return Wish((chosen, *(KEEP for _ in node.inputs[1:])), chosen)
 
 
+def _attention_wish(node: Node) -> Wish:
+    """Q, K and V are read through their strides where the kernel can; the result is written as the Transpose behind it
+    would have it."""
+    inputs = [KEEP if value is not None and reads_strided(node, value, value.type) else None for value in node.inputs]
+    users = node.output.users
+    chosen: Layout = None
+    if users and all(user.is_op("Transpose") for user in users):
+        chosen = tuple(permutation(users[0]))
+        if chosen[-1] != len(chosen) - 1 or any(tuple(permutation(user)) != chosen for user in users):
+            chosen = None
+    return Wish(tuple(inputs), chosen)
+
+
+def reads_strided(node: Node, value: Value, type: TensorType) -> bool:
+    """Whether ``node`` could read ``value``, were it stored as ``type`` says, without a copy."""
+    rank = len(type.dims)
+    rows = type.layout is None or type.layout[-1] == rank - 1
+    region = Region.of(node)
+    if node.is_op("Attention"):
+        return rows and any(value is each for each in (*node.inputs[:3], *node.inputs[4:6]))
+    if not region.is_attention or node.body is None:
+        return False
+    first, *_, last = [inner for inner in node.body.nodes if inner.is_op("MatMul")]
+    roles = [region.outer(each) for each in (first.inputs[0], last.inputs[1])]
+    uses = sum(value is each for each in node.inputs)
+    if uses == 1 and value is region.outer(first.inputs[1]):
+        return True
+    return rows and uses == 1 and any(value is role for role in roles)
+
+
+def _transpose_wish(node: Node) -> Wish:
+    """A view of the input's memory where all readers take it, else a copy in the order of the result."""
+    data, out = node.inputs[0], node.output
+    assert data is not None
+    perm = permutation(node)
+    view = out.type.with_layout(tuple(perm.index(axis) for axis in data.type.order))
+    is_view = bool(out.users) and all(reads_strided(user, out, view) for user in out.users)
+    return Wish((KEEP,), view.layout if is_view else None)
+
+
 def _row_major(node: Node) -> Wish:
     return Wish(tuple(None for _ in node.inputs), None)
 
@@ -146,6 +190,8 @@ def wish(node: Node) -> Wish:
         return Wish(tuple(KEEP for _ in node.inputs), None)  # an unknown rank is declined when the code is made
     region = Region.of(node)
     anchor = region.anchor
+    if region.is_attention or node.is_op("Attention"):
+        return _attention_wish(node)
     if anchor is not None and anchor.is_op(*SPATIAL):
         return _spatial_wish(region, node)
     if anchor is None:
@@ -155,7 +201,7 @@ def wish(node: Node) -> Wish:
     if anchor.domain == "" and anchor.op in REDUCTIONS and node is anchor:
         return _reduce_wish(node) if has_known_axes(node, ops.InferContext()) else _row_major(node)
     if anchor.is_op("Transpose") and node is anchor:
-        return Wish((KEEP,), None)
+        return _transpose_wish(node)
     if anchor.is_op("Resize") and node is anchor:
         return _resize_wish(node)
     return _row_major(node)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mcpc import ops
-from mcpc.ir import DType, Node, Value
+from mcpc.ir import DType, Graph, Node, Value
 
 
 def is_expansion(node: Node | None) -> bool:
@@ -27,7 +27,8 @@ def is_weight(value: Value) -> bool:
 class Region:
     """``anchor`` is None for a purely elementwise region. ``chain`` is in topological order. ``result`` is the body's
     value that the node's output holds; ``operands`` maps the body's inputs to the node's. ``expansions`` make the
-    anchor's weights from smaller constants (:func:`is_expansion`)."""
+    anchor's weights from smaller constants (:func:`is_expansion`). ``is_attention``: no anchor, but two products with a
+    softmax between them; the chain is what happens to the first product's result before it."""
 
     node: Node
     anchor: Node | None
@@ -35,6 +36,7 @@ class Region:
     result: Value
     operands: dict[int, Value | None]
     expansions: tuple[Node, ...] = ()
+    is_attention: bool = False
 
     @classmethod
     def of(cls, node: Node) -> Region:
@@ -42,12 +44,14 @@ class Region:
         if body is None:
             elementwise = ops.is_elementwise(node)
             return cls(node, None if elementwise else node, (node,) if elementwise else (), node.output, {})
+        operands = {id(inner): outer for inner, outer in zip(body.inputs, node.inputs, strict=True)}
+        if node.attrs["kind"] == "attention":
+            return cls(node, None, _score_of(body), body.outputs[0], operands, is_attention=True)
         anchors = [n for n in body.nodes if not ops.is_elementwise(n) and not n.is_op("DequantizeLinear")]
         assert len(anchors) <= 1, f"{node!r} has several anchors"
         made = {id(value.producer) for anchor in anchors for value in anchor.inputs if value is not None}
         expansions = tuple(inner for inner in body.nodes if id(inner) in made)
         chain = tuple(inner for inner in body.nodes if inner not in anchors and inner not in expansions)
-        operands = {id(inner): outer for inner, outer in zip(body.inputs, node.inputs, strict=True)}
         return cls(node, anchors[0] if anchors else None, chain, body.outputs[0], operands, expansions)
 
     def outer(self, value: Value | None) -> Value | None:
@@ -62,5 +66,13 @@ class Region:
     @property
     def label(self) -> str:
         """E.g. "Conv+Clip+Add"."""
+        if self.is_attention:
+            return "Attention"
         nodes = ([self.anchor] if self.anchor is not None else []) + list(self.chain)
         return "+".join(node.op for node in nodes)
+
+
+def _score_of(body: Graph) -> tuple[Node, ...]:
+    """The elementwise nodes before the Softmax."""
+    end = next(index for index, node in enumerate(body.nodes) if node.is_op("Softmax"))
+    return tuple(node for node in body.nodes[:end] if ops.is_elementwise(node))

@@ -4,11 +4,28 @@ An emitter gets a :class:`~mcpc.targets.native.kernel.KernelBuilder` for a regio
 adds the call of a kernel header. It raises ModelError E102 for a form it does not take; :func:`refusal` asks
 beforehand."""
 
-from . import elementwise, index, linear, move, normalize, recurrent, reduce, resize, scan, search, sizes, spatial, windows
+from . import (
+    attention,
+    elementwise,
+    index,
+    linear,
+    move,
+    normalize,
+    recurrent,
+    reduce,
+    resize,
+    scan,
+    search,
+    select,
+    sizes,
+    spatial,
+    windows,
+)
 from .move import copy_step
 from .registry import emit, emit_sizes, emitters, in_place, known_contents, refusal
 
 __all__ = [
+    "attention",
     "copy_step",
     "elementwise",
     "emit",
@@ -26,6 +43,7 @@ __all__ = [
     "resize",
     "scan",
     "search",
+    "select",
     "sizes",
     "spatial",
     "windows",

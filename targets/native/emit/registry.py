@@ -27,6 +27,9 @@ sizers: dict[str, Emitter] = {}
 #: The key of regions without an anchor.
 ELEMENTWISE = "elementwise"
 
+#: The key of the parts of an attention.
+ATTENTION = "attention"
+
 
 def emits(*ops: str) -> Callable[[Emitter], Emitter]:
     def register(function: Emitter) -> Emitter:
@@ -61,9 +64,8 @@ def emit(node: Node, nr: int, context: InferContext) -> Step:
     reason = refusal(node)
     if reason is not None:
         raise ModelError("E101", reason, op=node.op, node=describe(node))
-    anchor = builder.region.anchor
     with _naming(node):
-        emitters[anchor.op if anchor is not None else ELEMENTWISE](builder)
+        emitters[_key(builder.region)](builder)
     return builder.build()
 
 
@@ -91,6 +93,12 @@ def _naming(node: Node) -> Iterator[None]:
     except TargetError as error:
         name = error.node or describe(node)
         raise ModelError(error.code, error.message, op=error.op or node.op, node=name) from None
+
+
+def _key(region: Region) -> str:
+    if region.is_attention:
+        return ATTENTION
+    return region.anchor.op if region.anchor is not None else ELEMENTWISE
 
 
 def known_contents(node: Node, context: InferContext) -> Contents | None:
@@ -125,7 +133,7 @@ def in_place(node: Node) -> Sequence[int]:
     operands are read many times.
     """
     region = Region.of(node)
-    if not region.chain:
+    if not region.chain or region.is_attention:
         return ()
     own = [region.outer(value) for value in region.anchor.inputs] if region.anchor is not None else []
     return [index for index, value in enumerate(node.inputs) if not any(value is other for other in own)]

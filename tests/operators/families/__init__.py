@@ -2,6 +2,7 @@
 
 from ..case import Family
 from . import (
+    attention,
     convolution,
     elementwise,
     empty,
@@ -32,6 +33,7 @@ FAMILIES: dict[str, Family] = {
         reductions.FAMILY,
         resizing.FAMILY,
         normalization.FAMILY,
+        attention.FAMILY,
         recurrent.FAMILY,
         movement.FAMILY,
         indexing.FAMILY,

@@ -1,0 +1,248 @@
+"""Attention, as one operator or as the parts that :mod:`mcpc.passes.attention` fuses: one tiled kernel (attention.h)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from mcpc.ir import Dim, DType, Node, TensorType, Value, dim
+from mcpc.ops.attention import AttentionSizes, attention_sizes
+
+from ..ctext import indent, literal
+from ..expression import Printer, load
+from ..kernel import SELF, KernelBuilder, scalar, unsupported
+from .move import copy, word
+from .registry import ATTENTION, emits
+
+#: As in attention.h.
+ROWS, KEYS = 64, 128
+
+#: Elements from item to item of batch, heads, rows and columns.
+Steps = tuple[Dim, Dim, Dim, Dim]
+
+
+def steps_of(type: TensorType, batch: Sequence[Dim] = ()) -> Steps:
+    """The steps of a tensor [batch, heads, rows, columns], of which leading dimensions may be missing; 0 where its
+    batch or heads are broadcast."""
+    given = [0 if size == 1 else step for size, step in zip(type.dims, type.strides, strict=True)]
+    given[-2:] = type.strides[-2:]
+    batch_step, head_step, row, column = [*[0] * (4 - len(given)), *given]
+    return batch_step, head_step, row, column
+
+
+def split_steps(type: TensorType, size: Dim) -> Steps:
+    """The steps of Q, K, V or Y in either form; ``size`` is that of a head."""
+    if len(type.dims) == 4:
+        return steps_of(type)
+    batch, row, column = type.strides
+    return batch, size, row, column
+
+
+class Score:
+    """Writes the function that makes a score of a product. ``operand`` gives the text that loads 8 elements."""
+
+    def __init__(self, b: KernelBuilder) -> None:
+        self.b = b
+        self.steps: list[Steps] = []
+        self.lines: list[str] = []
+
+    def place(self, steps: Steps) -> str:
+        """The offset of an operand's element for a query and a key."""
+        self.steps.append(steps)
+        return f"attention_at(at, {len(self.steps) - 1}, m, n)"
+
+    def operand(self, pointer: str, type: TensorType) -> str:
+        """Loads from a tensor that broadcasts to the scores."""
+        dims = (*[1] * (4 - len(type.dims)), *type.dims)
+        strides = (*[0] * (4 - len(type.dims)), *type.strides)
+        batch, head, row, column = (0 if size == 1 else step for size, step in zip(dims, strides, strict=True))
+        text = f"{pointer} + {self.place((batch, head, row, column))}"
+        step = str(column) if column in (0, 1) else f"at->steps[{len(self.steps) - 1}].column"
+        return load(type.dtype, text, step, "lanes")
+
+    def define(self, result: str) -> str:
+        """The function's name."""
+        name = f"{SELF}_score"
+        self.b.headers.append("attention.h")
+        self.b.function(
+            f"MCP26_INLINE v8f {name}(v8f acc, const void *const *where, int64_t m, int64_t n, int64_t lanes) {{\n"
+            "    const attention_place *at = (const void *)where;\n"
+            "    const void *const *args = at->args;\n"
+            f"    (void)at, (void)args, (void)m, (void)n, (void)lanes;\n{indent([*self.lines, f'return {result};'])}\n}}"
+        )
+        return name
+
+
+def call(b: KernelBuilder, s: AttentionSizes, score: Score, result: str, fields: dict[str, str | Dim]) -> None:
+    """Add the call of the kernel; ``fields`` of its structure beyond the sizes."""
+    if not isinstance(s.depth, int) or not isinstance(s.width, int):
+        raise unsupported(b.node, f"heads of a size that is known at run time only ({s.depth}, {s.width})")
+    name = score.define(result)
+    sizes = {
+        "batch": s.batch, "heads": s.heads, "group": s.group, "rows": s.rows, "depth": s.depth, "width": s.width,
+    }  # fmt: skip
+    text = ", ".join(f".{key} = {v if isinstance(v, str) else b.size(v)}" for key, v in {**sizes, **fields}.items())
+    steps = ", ".join(steps_text(b, each) for each in score.steps) or "{0}"
+    b.scratch = 4 * (ROWS * (KEYS + s.width + 3) + KEYS * s.depth)
+    b.label = "attention"
+    b.line(f"const attention_steps steps[] = {{{steps}}};")
+    b.line(f"const attention a = {{{text}}};")
+    b.units = f"attention_units({', '.join(map(b.size, (s.batch, s.heads, s.rows)))})"
+    b.line(f"attention_f32(a, {name}, args, steps, {b.worker_scratch}, begin, mcp26_min(end, {b.units}));")
+
+
+def steps_text(b: KernelBuilder, steps: Steps) -> str:
+    return f"{{{', '.join(map(b.size, steps))}}}"
+
+
+def keys_text(b: KernelBuilder, k: tuple[str, Steps], v: tuple[str, Steps], count: Dim) -> str:
+    return f"{{{k[0]}, {v[0]}, {steps_text(b, k[1])}, {steps_text(b, v[1])}, {b.size(count)}}}"
+
+
+#: Every query sees every key.
+UNBOUNDED: dict[str, str | Dim] = {"before": "ATTENTION_ALL", "after": "ATTENTION_ALL", "limit": "ATTENTION_ALL"}
+
+
+# ---- the parts
+
+
+@emits(ATTENTION)
+def fused_attention(b: KernelBuilder) -> None:
+    """A body of MatMul, elementwise operators, Softmax, perhaps a replacement of NaN, MatMul."""
+    body = b.node.body
+    assert body is not None
+    first, *_, last = [node for node in body.nodes if node.is_op("MatMul")]
+    q, k, v = first.inputs[0], first.inputs[1], last.inputs[1]
+    q_type, k_type, v_type = (b.outer(value).type for value in (q, k, v))
+    out = b.node.output.type
+    batch = (*[1] * (4 - len(out.dims)), *out.dims[:-2])
+    total = k_type.dims[-1]
+    s = AttentionSizes(batch[0], batch[1], batch[1], out.dims[-2], 0, total, q_type.dims[-1], out.dims[-1])
+    score = Score(b)
+
+    def operand(value: Value) -> str:
+        outer = b.outer(value)
+        if outer.data is not None and outer.data.size == 1:
+            return scalar(outer)
+        return score.operand(b.input(value, "" if outer.dtype is not DType.bool else "uint8_t"), outer.type)
+
+    printer = Printer(operand)
+    printer.define(first.output, "acc")
+    for node in b.region.chain:
+        printer.node(node)
+    score.lines = printer.statements
+    result = printer.text(softmax_of(body.nodes).inputs[0] or first.output)
+    b.headers.append("vmath.h")
+    batch_k, head_k, component, key = steps_of(k_type)
+    keys = keys_text(b, (b.input(k), (batch_k, head_k, key, component)), (b.input(v), steps_of(v_type)), total)
+    call(b, s, score, result, {
+        "q": b.input(q), "q_step": steps_text(b, steps_of(q_type)),
+        "y": b.output(), "y_step": steps_text(b, steps_of(out)),
+        "keys": f"{{{keys}}}", **UNBOUNDED, "is_guarded": int(any(node.is_op("IsNaN") for node in body.nodes)),
+    })  # fmt: skip
+
+
+def softmax_of(nodes: Sequence[Node]) -> Node:
+    return next(node for node in nodes if node.is_op("Softmax"))
+
+
+# ---- the operator
+
+
+@emits("Attention")
+def attention(b: KernelBuilder) -> None:
+    node = b.anchor
+    for index in (0, 1, 2, 4, 5):
+        value = node.input(index)
+        if value is not None and value.dtype is not DType.float32:
+            raise unsupported(b.node, f"an operand of type {value.dtype.name}")
+    s = attention_sizes(node)
+    q, k, v = (b.outer(value) for value in node.inputs[:3])
+    mask, past_k, past_v, lengths = (node.input(index) for index in range(3, 7))
+    mode = int(node.attrs.get("qk_matmul_output_mode", 0))
+    wants_scores = len(node.outputs) > 3 and node.outputs[3] is not None
+    if mode not in range(4):
+        raise unsupported(b.node, f"qk_matmul_output_mode {mode}")
+    score = Score(b)
+    out = b.node.outputs[0]
+    if out is None:
+        raise unsupported(b.node, "a node whose first output nobody asks for")
+
+    def stage(number: int) -> None:
+        if wants_scores and mode == number:
+            at = score.place((dim(s.heads * s.rows * s.total), dim(s.rows * s.total), s.total, 1))
+            score.lines.append(f"v8f_store({b.output(3)} + {at}, acc, lanes);")
+
+    depth_scale = 1.0 / math.sqrt(s.depth) if isinstance(s.depth, int) and s.depth else 1.0
+    scale = float(node.attrs.get("scale", depth_scale))
+    score.lines.append(f"acc = acc * {literal(np.float32(scale), DType.float32)};")
+    stage(0)
+    softcap = float(node.attrs.get("softcap", 0.0))
+    if softcap != 0.0:
+        cap = literal(np.float32(softcap), DType.float32)
+        score.lines.append(f"acc = v8f_tanh(acc / {cap}) * {cap};")
+    stage(1)
+    limit: str | Dim = "ATTENTION_ALL"
+    if mask is not None:
+        outer = b.outer(mask)
+        if outer.dtype not in (DType.bool, DType.float32):
+            raise unsupported(b.node, f"a mask of type {outer.dtype.name}")
+        loaded = score.operand(b.input(mask), outer.type)
+        added = f"v8f_select({loaded}, acc, -MCP26_INFINITY)" if outer.dtype is DType.bool else f"acc + {loaded}"
+        score.lines.append(f"acc = {added};")
+        if outer.type.dims[-1] not in (1, s.total):
+            limit = outer.type.dims[-1]
+            if wants_scores:
+                raise unsupported(b.node, "qk_matmul_output with a mask that is shorter than the keys")
+    stage(2)
+    stage(3)
+    b.headers.append("vmath.h")
+
+    is_causal = bool(node.attrs.get("is_causal", 0))
+    left, right = (int(node.attrs.get(f"{side}_window_size", -1)) for side in ("left", "right"))
+    after = min([0] * is_causal + [right] * (right >= 0), default=-1)
+    from_length = lengths is not None and past_k is None
+    new = keys_text(
+        b, (b.input(k), split_steps(k.type, s.depth)), (b.input(v), split_steps(v.type, s.width)), s.keys
+    )
+    if past_k is None or past_v is None:
+        keys = new
+    else:
+        old_k, old_v = b.outer(past_k), b.outer(past_v)
+        keys = keys_text(b, (b.input(past_k), steps_of(old_k.type)), (b.input(past_v), steps_of(old_v.type)), s.past)
+        keys += f", {new}"
+    call(b, s, score, "acc", {
+        "q": b.input(q), "q_step": steps_text(b, split_steps(q.type, s.depth)),
+        "y": b.output(), "y_step": steps_text(b, split_steps(out.type, s.width)),
+        "keys": f"{{{keys}}}",
+        "before": left if left >= 0 else "ATTENTION_ALL", "after": after if after >= 0 else "ATTENTION_ALL",
+        "limit": limit, "offset": dim(-s.rows) if from_length else s.past, "is_offset_from_length": int(from_length),
+        "lengths": b.input(lengths) if lengths is not None else "0", "is_guarded": 1,
+        "scores": b.output(3) if wants_scores else "0",
+        "scores_kind": ("ATTENTION_RAW", "ATTENTION_RAW", "ATTENTION_BIASED", "ATTENTION_SOFTMAX")[mode],
+    })  # fmt: skip
+    present(b, s)
+
+
+def present(b: KernelBuilder, s: AttentionSizes) -> None:
+    """The updated caches: copies in addition to the units of the attention, each a unit more."""
+    node = b.anchor
+    for index, past, size in ((1, node.input(4), s.depth), (2, node.input(5), s.width)):
+        out = node.outputs[index] if len(node.outputs) > index else None
+        new = b.outer(node.inputs[index])
+        if out is None:
+            continue
+        type, bits = word(new.dtype)
+        to, units = out.type.strides, b.units
+        b.line(f"if (begin <= {units} && {units} < end) {{")
+        if past is not None:
+            old = b.outer(past)
+            copy(b, old.type.dims, b.output(index, type), to, b.input(past, type), old.type.strides, bits, whole=True)
+        batch, head, row, column = split_steps(new.type, size)
+        sizes = (s.batch, s.kv_heads, s.keys, size)
+        start = f"{b.output(index, type)} + {b.size(dim(s.past * size))}"
+        copy(b, sizes, start, to, b.input(new, type), (batch, head, row, column), bits, whole=True)
+        b.line("}")
+        b.units = f"{units} + 1"
