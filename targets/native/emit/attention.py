@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mcpc.ir import Dim, DType, Node, TensorType, Value, dim
-from mcpc.ops.attention import AttentionSizes, attention_sizes
+from mcpc.ir import Dim, DType, Node, TensorType, Value, dim, product
+from mcpc.ops.attention import AttentionSizes, attention_sizes, rotary_sizes
 
 from ..ctext import indent, literal
 from ..expression import Printer, load
@@ -246,3 +246,48 @@ def present(b: KernelBuilder, s: AttentionSizes) -> None:
         copy(b, sizes, start, to, b.input(new, type), (batch, head, row, column), bits, whole=True)
         b.line("}")
         b.units = f"{units} + 1"
+
+
+# ---- RotaryEmbedding and TensorScatter
+
+
+@emits("RotaryEmbedding")
+def rotary_embedding(b: KernelBuilder) -> None:
+    node = b.anchor
+    x, positions = b.outer(node.inputs[0]), node.input(3)
+    if any(b.outer(value).dtype is not DType.float32 for value in node.inputs[:3]):
+        raise unsupported(b.node, f"an operand of type {x.dtype.name}")
+    s = rotary_sizes(node)
+    batch, head, row, _ = split_steps(x.type, s.size)
+    fields: dict[str, str | Dim] = {
+        "batch": s.batch, "heads": s.heads, "rows": s.rows, "size": s.size, "rotated": s.rotated,
+        "interleaved": int(bool(node.attrs.get("interleaved", 0))),
+        "batch_step": batch, "head_step": head, "row_step": row,
+        "positions": "0" if positions is None else b.input(positions),
+        "table": b.outer(node.inputs[1]).type.dims[0],
+    }  # fmt: skip
+    text = ", ".join(f".{key} = {v if isinstance(v, str) else b.size(v)}" for key, v in fields.items())
+    pointers = ", ".join(b.input(value) for value in node.inputs[:3])
+    b.label = "rotary embedding"
+    b.headers.append("rotary.h")
+    b.line(f"return rotary_f32(env, (rotary){{{text}}}, {pointers}, {b.output()}, begin, end);")
+    b.units = b.size(dim(s.batch * s.rows))
+
+
+@emits("TensorScatter")
+def tensor_scatter(b: KernelBuilder) -> None:
+    node = b.anchor
+    cache, update, starts = b.outer(node.inputs[0]), b.outer(node.inputs[1]), node.input(2)
+    dims = cache.type.dims
+    axis = int(node.attrs.get("axis", -2)) % len(dims)
+    prefix = product(dims[1:axis])
+    sizes = (prefix, dims[axis], update.type.dims[axis], dim(product(dims[axis + 1 :]) * cache.dtype.itemsize))
+    is_circular = node.attrs.get("mode", "linear") == "circular"
+    b.label = "tensor scatter"
+    b.headers.append("cache.h")
+    b.line(
+        f"return cache_write(env, {', '.join(map(b.size, sizes))}, {b.input(cache, 'uint8_t')}, "
+        f"{b.input(update, 'uint8_t')}, {'0' if starts is None else b.input(starts)}, {int(is_circular)}, "
+        f"{b.output(type='uint8_t')}, begin, end);"
+    )
+    b.units = b.size(dim(dims[0] * prefix))

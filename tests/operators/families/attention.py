@@ -158,3 +158,22 @@ for mode in range(4):
        qk_matmul_output_mode=mode, case=None if mode else CAPPED)  # fmt: skip
     op(f"operator, scores {mode}, causal", attend, *qkv(t=7), outputs=[True, False, False, True], is_causal=1,
        qk_matmul_output_mode=mode)  # fmt: skip
+
+# ---- rotary embeddings
+rope = "RotaryEmbedding"
+IDS = np.array([[3, 0, 4, 4, 1], [2, 5, 0, 1, 3]], np.int64)
+for interleaved in (0, 1):
+    text = ", interleaved" if interleaved else ""
+    op(f"rotary{text}", rope, (2, 3, 5, 8), (6, 4), (6, 4), IDS, interleaved=interleaved)
+    op(f"rotary{text}, long", rope, (2, 3, 5, 44), W((6, 22)), W((6, 22)), IDS, interleaved=interleaved)
+    op(f"rotary{text}, in part", rope, (2, 3, 5, 9), (6, 3), (6, 3), IDS, interleaved=interleaved, rotary_embedding_dim=6)
+    op(f"rotary{text}, rank 3", rope, (2, 5, 24), (2, 5, 4), (2, 5, 4), interleaved=interleaved, num_heads=3)
+
+# ---- caches
+scatter = "TensorScatter"
+STARTS = np.array([3, 0], np.int64)
+op("cache", scatter, (2, 3, 6, 4), (2, 3, 2, 4), STARTS)
+op("cache, circular", scatter, (2, 3, 6, 4), (2, 3, 4, 4), np.array([5, 9], np.int64), mode="circular")
+op("cache, axis 1", scatter, (2, 6, 3), (2, 1, 3), STARTS, axis=1)
+op("cache, last axis", scatter, np.arange(12).reshape(2, 6), np.arange(4).reshape(2, 2) + 50, STARTS, axis=-1)
+op("cache without indices", scatter, (2, 3, 6, 4), (2, 3, 2, 4))
