@@ -44,11 +44,12 @@ MCP26_INLINE void conv_source(const void *left, float *sums, int64_t rows, int64
     int64_t top[TILE_ROWS], side[TILE_ROWS], corner[TILE_ROWS], taps = s.kernel_h * s.kernel_w;
     int64_t column = m % s.out_w, row = m / s.out_w % s.out_h, item = m / s.out_w / s.out_h;
     int64_t reach_h = (s.kernel_h - 1) * s.dilation_h, reach_w = (s.kernel_w - 1) * s.dilation_w, is_inside = 1;
-    for (int64_t i = 0; i < rows; i++) {
+    MCP26_UNROLL for (int64_t i = 0; i < TILE_ROWS; i++) { /* some beyond the tile */
         top[i] = row * s.stride_h - s.pad_top;
         side[i] = column * s.stride_w - s.pad_left;
         corner[i] = ((item * s.in_h + top[i]) * s.in_w + side[i]) * s.x_pixel;
-        is_inside &= top[i] >= 0 && top[i] + reach_h < s.in_h && side[i] >= 0 && side[i] + reach_w < s.in_w;
+        int is_whole = top[i] >= 0 && top[i] + reach_h < s.in_h && side[i] >= 0 && side[i] + reach_w < s.in_w;
+        is_inside &= i >= rows || is_whole;
         if (++column == s.out_w) {
             column = 0;
             if (++row == s.out_h) row = 0, item++;
@@ -57,10 +58,10 @@ MCP26_INLINE void conv_source(const void *left, float *sums, int64_t rows, int64
     for (int64_t tap = 0; tap < taps || tap == 0; tap += CONV_TAPS) {
         const float *a[CONV_TAPS * TILE_ROWS], **next = a;
         int64_t count = mcp26_min(CONV_TAPS, taps - tap);
-        for (int64_t t = tap; t < tap + count; t++, next += rows) {
+        for (int64_t t = tap; t < tap + count; t++, next += TILE_ROWS) {
             int64_t down = t / s.kernel_w * s.dilation_h, across = t % s.kernel_w * s.dilation_w;
             const float *x = l->x + (down * s.in_w + across) * s.x_pixel;
-            for (int64_t i = 0; i < rows; i++) {
+            MCP26_UNROLL for (int64_t i = 0; i < TILE_ROWS; i++) {
                 int is_here = is_inside || ((uint64_t)(top[i] + down) < (uint64_t)s.in_h &&
                                             (uint64_t)(side[i] + across) < (uint64_t)s.in_w);
                 next[i] = is_here ? x + corner[i] : l->zeros;

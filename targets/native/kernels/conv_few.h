@@ -45,12 +45,26 @@ MCP26_INLINE void conv_few_patch(conv_shape s, const float *x, conv_strides st, 
     }
 }
 
-/* All channels of `count` pixels. */
+/* Where taps from ... from+count-1 are, the first tap's place being 0. */
+MCP26_INLINE void conv_few_offsets(conv_shape s, conv_strides st, int64_t from, int64_t count, int64_t *offsets) {
+    int64_t kw = from % s.kernel_w, kh = from / s.kernel_w % s.kernel_h, c = from / s.kernel_w / s.kernel_h;
+    for (int64_t i = 0; i < count; i++) {
+        offsets[i] = c * st.channel + kh * s.dilation_h * st.row + kw * s.dilation_w * st.column;
+        if (++kw < s.kernel_w) continue;
+        kw = 0;
+        if (++kh < s.kernel_h) continue;
+        kh = 0;
+        c++;
+    }
+}
+
+/* All channels of `count` pixels. `offsets` are those of the image's first taps. */
 MCP26_INLINE void conv_few_pixels(conv_shape s, tile_product t, const float *x, conv_strides st,
-                                  mcp26_epilogue epilogue, int64_t row, int64_t column, int64_t count, int64_t m) {
+                                  const int64_t *offsets, mcp26_epilogue epilogue, int64_t row, int64_t column,
+                                  int64_t count, int64_t m) {
     float patch[CONV_FEW_PATCH], sums[TILE_SUMS] __attribute__((aligned(64)));
+    int64_t other[CONV_FEW_TAPS], taps = s.in_c * s.kernel_h * s.kernel_w, reach = (s.kernel_h - 1) * s.dilation_h;
     int64_t top = row * s.stride_h - s.pad_top, side = column * s.stride_w - s.pad_left, span = conv_few_span(s, count);
-    int64_t reach = (s.kernel_h - 1) * s.dilation_h, taps = s.in_c * s.kernel_h * s.kernel_w;
     if (top >= 0 && top + reach < s.in_h && side >= 0 && side + span <= s.in_w) {
         x += top * st.row + side * st.column;
     } else {
@@ -58,23 +72,22 @@ MCP26_INLINE void conv_few_pixels(conv_shape s, tile_product t, const float *x, 
         x = patch;
         st = (conv_strides){0, s.kernel_h * span, span, 1};
         s.dilation_h = 1;
+        conv_few_offsets(s, st, 0, mcp26_min(CONV_FEW_TAPS, taps), other);
+        offsets = other;
     }
-    const float *a[TILE_ROWS];
-    for (int64_t i = 0; i < count; i++) a[i] = x + i * s.stride_w * st.column;
+    const float *a[TILE_ROWS]; /* some beyond the tile */
+    MCP26_UNROLL for (int64_t i = 0; i < TILE_ROWS; i++) a[i] = x + i * s.stride_w * st.column;
     for (int64_t n = 0; n < t.columns; n += TILE_WIDTH) {
         int64_t columns = mcp26_min(TILE_WIDTH, t.columns - n), vectors = columns <= TILE_LANES ? 1 : TILE_VECTORS;
         const float *b = t.b + n / MCP26_NR * t.panel_stride;
-        int64_t offsets[CONV_FEW_TAPS], kept = 0, done = 0;
-        for (int64_t c = 0; c < s.in_c; c++) {
-            for (int64_t kh = 0; kh < s.kernel_h; kh++) {
-                for (int64_t kw = 0; kw < s.kernel_w; kw++) {
-                    offsets[kept++] = c * st.channel + kh * s.dilation_h * st.row + kw * s.dilation_w * st.column;
-                    if (kept < CONV_FEW_TAPS && done + kept < taps) continue;
-                    tile_few(count, vectors, sums, a, offsets, kept, b + done * MCP26_NR, t.panel_stride, done > 0);
-                    done += kept;
-                    kept = 0;
-                }
+        for (int64_t tap = 0; tap < taps || tap == 0; tap += CONV_FEW_TAPS) {
+            int64_t some = mcp26_min(CONV_FEW_TAPS, taps - tap);
+            const int64_t *places = offsets;
+            if (taps > CONV_FEW_TAPS) {
+                conv_few_offsets(s, st, tap, some, other);
+                places = other;
             }
+            tile_few(count, vectors, sums, a, places, some, b + tap * MCP26_NR, t.panel_stride, tap > 0);
         }
         if (columns == TILE_WIDTH)
             tile_finish(t, epilogue, sums, TILE_WIDTH, count, TILE_WIDTH, m, n);
@@ -91,10 +104,12 @@ MCP26_INLINE void conv_few_f32(conv_shape s, const float *x, conv_strides st, co
     tile_product t = {.columns = s.out_c, .b = w, .panel_stride = s.in_c * s.kernel_h * s.kernel_w * MCP26_NR, .c = y,
                       .ldc = s.y_pixel, .args = args};
     tile_rows cut = tile_cut(s.out_w, TILE_FEW);
+    int64_t offsets[CONV_FEW_TAPS];
+    conv_few_offsets(s, st, 0, mcp26_min(CONV_FEW_TAPS, s.in_c * s.kernel_h * s.kernel_w), offsets);
     for (int64_t u = begin; u < end; u++) {
         for (int64_t i = 0; i < cut.tiles && s.out_w > 0; i++) {
             int64_t column = tile_top(cut, i), count = tile_top(cut, i + 1) - column;
-            conv_few_pixels(s, t, x + u / s.out_h * st.item, st, epilogue, u % s.out_h, column, count,
+            conv_few_pixels(s, t, x + u / s.out_h * st.item, st, offsets, epilogue, u % s.out_h, column, count,
                             u * s.out_w + column);
         }
     }

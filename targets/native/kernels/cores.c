@@ -1,5 +1,5 @@
-/* cores.c: the cores of tile.h, the only code that is unrolled by the height of a tile. All sizes are run-time variables,
- * so that one copy serves every kernel of an image and is compiled once a processor.
+/* cores.c: the cores of tile.h, the only code that is unrolled by the height of a tile. All sizes are run-time
+ * variables, so that one copy serves every kernel of an image and is compiled once a processor.
  */
 #include "tile.h"
 
@@ -28,7 +28,7 @@ MCP26_INLINE void tile_sum(int64_t rows, int64_t vectors, float *sums, const flo
                            int64_t panel_stride, int64_t goes_on) {
     tile_vector acc[TILE_ACCUMULATORS];
     tile_begin(acc, rows * vectors, sums, goes_on);
-    for (int64_t t = 0; t < taps; t++, a += rows) {
+    for (int64_t t = 0; t < taps; t++, a += TILE_ROWS) {
         const float *left[TILE_ROWS];
         MCP26_UNROLL for (int64_t i = 0; i < rows; i++) left[i] = a[i];
         int64_t k = 0;
@@ -87,7 +87,7 @@ MCP26_INLINE void tile_sum(int64_t rows, int64_t vectors, float *sums, const flo
     static __attribute__((noinline)) void tile_##R##x##V(float *sums, const float *const *a, int64_t taps,            \
                                                          int64_t depth, const float *b, int64_t b_step,               \
                                                          int64_t panel_stride, int64_t goes_on) {                     \
-        tile_sum(R, V, sums, a, taps, depth, 0, NULL, b, b_step, panel_stride, goes_on);                                       \
+        tile_sum(R, V, sums, a, taps, depth, 0, NULL, b, b_step, panel_stride, goes_on);                             \
     }
 #define CALL_CORE(V, R) \
     if (rows == R) tile_##R##x##V(sums, a, taps, depth, b, b_step, panel_stride, goes_on);
@@ -106,7 +106,7 @@ DEFINE_WIDTH(8)
     static __attribute__((noinline)) void few_##R##x##V(float *sums, const float *const *a, const int64_t *offsets,   \
                                                         int64_t depth, const float *b, int64_t panel_stride,          \
                                                         int64_t goes_on) {                                            \
-        tile_sum(R, V, sums, a, 1, depth, 1, offsets, b, MCP26_NR, panel_stride, goes_on);                               \
+        tile_sum(R, V, sums, a, 1, depth, 1, offsets, b, MCP26_NR, panel_stride, goes_on);                          \
     }
 #define CALL_FEW(V, R) \
     if (R <= TILE_FEW && rows == R) few_##R##x##V(sums, a, offsets, depth, b, panel_stride, goes_on);

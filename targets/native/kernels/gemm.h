@@ -8,7 +8,7 @@
 
 #include "tile.h"
 
-/* Row k of B is b_step elements after row k - 1. `loose`: B is row-major, no panels that are filled up to whole tiles. */
+/* Rows of B are b_step elements apart. `is_loose`: B is row-major, no panels that are filled up to whole tiles. */
 typedef struct {
     const float *a;
     int64_t lda, b_step, depth;
@@ -18,8 +18,8 @@ typedef struct {
 MCP26_INLINE void gemm_source(const void *left, float *sums, int64_t rows, int64_t vectors, int64_t m, const float *b,
                               int64_t panel_stride, int64_t columns) {
     const gemm_left *g = left;
-    const float *a[TILE_ROWS];
-    for (int64_t i = 0; i < rows; i++) a[i] = g->a + (m + i) * g->lda;
+    const float *a[TILE_ROWS]; /* some beyond the tile */
+    MCP26_UNROLL for (int64_t i = 0; i < TILE_ROWS; i++) a[i] = g->a + (m + i) * g->lda;
     int64_t width = vectors * TILE_LANES, missing = width - columns;
     if (!g->is_loose || missing == 0) {
         tile_core(rows, vectors, sums, a, 1, g->depth, b, g->b_step, panel_stride, 0);
@@ -32,7 +32,7 @@ MCP26_INLINE void gemm_source(const void *left, float *sums, int64_t rows, int64
         for (int64_t j = 0; j < width; j++) *next++ = j < columns ? b[k * g->b_step + j] : 0.0f;
     }
     tile_core(rows, vectors, sums, a, 1, inside, b, g->b_step, panel_stride, 0);
-    for (int64_t i = 0; i < rows; i++) a[i] += inside;
+    MCP26_UNROLL for (int64_t i = 0; i < TILE_ROWS; i++) a[i] += inside;
     tile_core(rows, vectors, sums, a, 1, g->depth - inside, patch, width, MCP26_NR, 1);
 }
 

@@ -21,8 +21,8 @@
 #include "simd.h"
 
 /* MCP26_NR: columns of a panel. MCP26_MR: rows of a tile. TILE_VECTORS: registers across a tile, of TILE_LANES each.
- * TILE_SLIM: rows of a tile of one register across, as many as it takes to keep the multipliers busy. TILE_FEW: rows of a
- * tile of conv_few.h, where clang loads a whole column of A at once. TILE_LOW: up to so many rows tiles are wider.
+ * TILE_SLIM: rows of a tile of one register across, as many as it takes to keep the multipliers busy. TILE_FEW: rows of
+ * a tile of conv_few.h, where clang loads a whole column of A at once. TILE_LOW: up to so many rows tiles are wider.
  * TILE_HEIGHTS_V: the cores V registers across. */
 #if defined(__AVX512F__)
 typedef float tile_vector __attribute__((ext_vector_type(16)));
@@ -67,7 +67,7 @@ enum {
 /* The cores V registers across, for each height:
  *
  *     sums[i][j] = (`goes_on` ? sums[i][j] : 0) + sum over t < taps, k < depth in this order of
- *                  a[t * rows + i][k] * B[t * depth + k][j]        i < rows, j < V * TILE_LANES
+ *                  a[t * TILE_ROWS + i][k] * B[t * depth + k][j]        i < rows, j < V * TILE_LANES
  *
  * Row r of B starts at b + r * b_step, its columns lie in panels of MCP26_NR that are `panel_stride` elements apart. */
 #define TILE_DECLARE(V)                                                                                               \
@@ -138,8 +138,8 @@ MCP26_INLINE void tile_finish(tile_product t, mcp26_epilogue epilogue, const flo
     }
 }
 
-/* The rows are cut into tiles of up to `most` and nearly equal height (a last tile of one or two rows would wait for its
- * own sums): `taller` tiles of low + 1 rows, then tiles of `low`. */
+/* The rows are cut into tiles of up to `most` and nearly equal height (a last tile of one or two rows would wait for
+ * its own sums): `taller` tiles of low + 1 rows, then tiles of `low`. */
 typedef struct {
     int64_t tiles, low, taller;
 } tile_rows;

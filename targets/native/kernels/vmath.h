@@ -12,10 +12,10 @@
 #define MCP26_INFINITY __builtin_inff()
 #define MCP26_NAN __builtin_nanf("")
 
-/* x = n ln 2 + r with |r| <= ln 2 / 2; the integer n is given as bits << 23, ready to be added to an exponent. */
+/* x = n ln 2 + r with |r| <= ln 2 / 2; n is an integer, `whole` its value as a float. */
 typedef struct {
     v8i n;
-    v8f r;
+    v8f r, whole;
 } vmath_reduced;
 
 MCP26_INLINE vmath_reduced vmath_reduce(v8f x) {
@@ -23,7 +23,7 @@ MCP26_INLINE vmath_reduced vmath_reduce(v8f x) {
     v8f shifted = v8f_fma(x, 1.44269504f, 12582912.0f);
     v8f n = shifted - 12582912.0f;
     v8f r = v8f_fma(n, -0x1.62e43p-1f, x);
-    return (vmath_reduced){(v8i)shifted - 0x4b400000, v8f_fma(n, 0x1.05c61p-29f, r)};
+    return (vmath_reduced){(v8i)shifted - 0x4b400000, v8f_fma(n, 0x1.05c61p-29f, r), n};
 }
 
 /* e^r - 1 for |r| <= ln 2 / 2 (Cephes' polynomial). */
@@ -43,8 +43,14 @@ MCP26_INLINE v8f v8f_exp(v8f x) {
     x = v8f_select(x > 89.0f, 89.0f, x); /* a NaN passes both */
     x = v8f_select(x < -104.0f, -104.0f, x);
     vmath_reduced t = vmath_reduce(x);
-    v8i half = t.n >> 1; /* in two steps: n may lie beyond the exponent's range at both ends */
-    return (vmath_expm1(t.r) + 1.0f) * vmath_power_of_two(half) * vmath_power_of_two(t.n - half);
+    v8f p = vmath_expm1(t.r) + 1.0f;
+#if defined(__AVX512VL__)
+    typedef float plain __attribute__((vector_size(32)));
+    return (v8f)__builtin_ia32_scalefps256_mask((plain)p, (plain)t.whole, (plain)p, 0xff); /* p * 2^n, rounded once */
+#else
+    v8i half = t.n >> 1; /* in two steps: n may lie beyond the exponent's range at both ends; the first is exact */
+    return p * vmath_power_of_two(half) * vmath_power_of_two(t.n - half);
+#endif
 }
 
 /* N. Juffa's polynomial for log1p on [-1/3, 1/3]. */
