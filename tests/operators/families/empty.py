@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..case import ORT, Family
+from ..case import ONNX, ORT, Family
 from ..graphs import Array
 from ..graphs import Weight as W
 
 FAMILY = Family("empty")
 op = FAMILY.op
+BY_ONNX = {"judges": (ONNX,), "because": "ONNX Runtime refuses"}
 
 
 def nothing(*shape: int, dtype: type = np.float32) -> Array:
@@ -47,6 +48,22 @@ op("ReduceSum of nothing", "ReduceSum", nothing(3, 0), ints(1))
 op("ReduceSum of no row", "ReduceSum", nothing(0, 3), ints(1))
 op("ReduceSum of nothing, columns", "ReduceSum", nothing(0, 3), ints(0))
 op("ReduceProd of nothing, int64", "ReduceProd", nothing(2, 0, dtype=np.int64), ints(1))
+for kind in ("Max", "Min", "LogSum", "LogSumExp", "L2"):
+    op(f"Reduce{kind} of nothing", f"Reduce{kind}", nothing(3, 0), ints(1), case=BY_ONNX)
+    op(f"Reduce{kind} of nothing, columns", f"Reduce{kind}", nothing(0, 3), ints(0), keepdims=0, case=BY_ONNX)
+op("ReduceMin of nothing, int32", "ReduceMin", nothing(2, 0, dtype=np.int32), ints(1), case=BY_ONNX)
+op("ReduceMin of nothing, bool", "ReduceMin", nothing(2, 0, dtype=np.bool_), ints(1), case=BY_ONNX)
+op("ReduceMax of nothing, bool", "ReduceMax", nothing(2, 0, dtype=np.bool_), ints(1), case=BY_ONNX)
+op("ArgMax of no row", "ArgMax", nothing(0, 3), axis=1)
+op("TopK of no row", "TopK", nothing(0, 3), ints(2), outputs=2)
+op("TopK, none of nothing", "TopK", nothing(2, 0), ints(0), outputs=2)
+op("CumSum", "CumSum", nothing(3, 0), W(np.array(1)))
+op("Trilu", "Trilu", nothing(2, 0, 3))
+op("GatherElements by nothing", "GatherElements", (3, 4), nothing(0, 4, dtype=np.int64))
+op("GatherND by nothing", "GatherND", (3, 4), nothing(0, 2, dtype=np.int64))
+op("ScatterND of nothing", "ScatterND", (3, 4), nothing(0, 1, dtype=np.int64), nothing(0, 4))
+op("OneHot of nothing", "OneHot", nothing(0, 3, dtype=np.int64), W(np.array(4)), W(np.array([0, 1], np.float32)))
+op("Hardmax, no row", "Hardmax", nothing(0, 3))
 op("Softmax, no row", "Softmax", nothing(0, 3))
 op("Softmax, no column", "Softmax", nothing(3, 0))
 op("LogSoftmax, empty innermost axis", "LogSoftmax", nothing(2, 3, 0), axis=1)

@@ -11,7 +11,7 @@ from ..graphs import Weight as W
 FAMILY = Family("reductions")
 op = FAMILY.op
 
-KINDS = ("Sum", "Mean", "Max", "Min", "Prod", "SumSquare", "L1", "L2", "LogSum")
+KINDS = ("Sum", "Mean", "Max", "Min", "Prod", "SumSquare", "L1", "L2", "LogSum", "LogSumExp")
 ALL_TYPES = ("Sum", "Mean", "Max", "Min", "Prod", "SumSquare")
 
 
@@ -42,6 +42,30 @@ for kind in ALL_TYPES:
         widens = {"judges": (ORT,), "because": "onnx.reference makes int64 of it"} if kind == "SumSquare" else None
         op(f"{kind} of rows, {text}", f"Reduce{kind}", whole(3, 35, dtype=dtype), axes(1), case=widens)
         op(f"{kind} of columns, {text}", f"Reduce{kind}", whole(5, 11, dtype=dtype), axes(0), keepdims=0, case=widens)
+    op(f"{kind} of rows, float64", f"Reduce{kind}", positive(3, 35).astype(np.float64), axes(1))
+    op(f"{kind} of columns, float64", f"Reduce{kind}", positive(5, 11).astype(np.float64), axes(0), keepdims=0)
+BY_ONNX = {"judges": (ONNX,), "because": "ONNX Runtime lacks the type"}
+for kind in ("L1", "L2", "LogSum"):
+    floats = {"judges": (ORT,), "because": "onnx.reference makes float64 of it"}
+    for dtype in (np.float64, np.int32):
+        text = np.dtype(dtype).name
+        case = floats if dtype is np.int32 else None
+        op(f"{kind} of rows, {text}", f"Reduce{kind}", (8 * positive(3, 35)).astype(dtype), axes(1), case=case)
+        op(f"{kind} of columns, {text}", f"Reduce{kind}", (8 * positive(5, 11)).astype(dtype), axes(0), case=case)
+op("LogSumExp of rows, float64", "ReduceLogSumExp", positive(3, 35).astype(np.float64), axes(1))
+op("LogSumExp of columns, float64", "ReduceLogSumExp", positive(5, 11).astype(np.float64), axes(0))
+for kind in ("Max", "Min"):
+    for dtype in (np.int8, np.uint8):
+        text = np.dtype(dtype).name
+        op(f"{kind} of rows, {text}", f"Reduce{kind}", whole(3, 75, dtype=dtype), axes(1))
+        op(f"{kind} of columns, {text}", f"Reduce{kind}", whole(5, 43, dtype=dtype), axes(0), keepdims=0)
+    truth = np.array([[True] * 9, [False] * 9, [True, False, True] * 3])
+    op(f"{kind} of rows, bool", f"Reduce{kind}", truth, axes(1))
+    op(f"{kind} of columns, bool", f"Reduce{kind}", truth, axes(0), case=BY_ONNX)
+for kind in ("Sum", "Mean", "Max", "Prod"):
+    for dtype in (np.uint32, np.uint64):
+        values = np.array([[2**31, 7, 2**32 - 1], [3, 2**31 + 5, 9]], np.uint64).astype(dtype)
+        op(f"{kind} of rows, {np.dtype(dtype).name}", f"Reduce{kind}", values, axes(1), case=BY_ONNX)
 
 # ---- axes
 for keep in (1, 0):
@@ -80,10 +104,31 @@ for kind in ("Sum", "Max", "Min", "L1", "Prod"):
     options = MAXIMUM if kind in ("Max", "Min") else None
     op(f"{kind} of special numbers", f"Reduce{kind}", ROWS, axes(1), case=options)
     op(f"{kind} of special numbers, columns", f"Reduce{kind}", ROWS, axes(0), case=options)
+EXTREME = np.array([[1, np.nan, 2], [np.inf, 1, 2], [np.inf, -np.inf, 3], [1e30, 1, 2], [-500] * 3], np.float32)
+op(
+    "LogSumExp of special numbers",
+    "ReduceLogSumExp",
+    EXTREME,
+    axes(1),
+    case={"judges": (ONNX,), "because": "unlike ONNX Runtime"},
+)
+op("LogSumExp of special numbers, columns", "ReduceLogSumExp", EXTREME[3:], axes(0))
+MASKED = np.full((2, 9), -np.inf, np.float32)
+for axis in (0, 1):
+    case = {"judges": (ORT,), "because": "onnx.reference makes NaN of it"}
+    op(f"LogSumExp of nothing but minus infinity, axis {axis}", "ReduceLogSumExp", MASKED, axes(axis), case=case)
 op("LogSum of nothing but zeros", "ReduceLogSum", np.zeros((2, 9), np.float32), axes(1))
+
+# ---- Hardmax
+for axis in range(-3, 3):
+    op(f"Hardmax over axis {axis}", "Hardmax", whole(3, 4, 11, dtype=np.float32), axis=axis)
+op("Hardmax, float64", "Hardmax", whole(3, 11, dtype=np.float64), case=BY_ONNX)
+op("Hardmax of NaN", "Hardmax", np.array([[1, np.nan, 2], [-np.inf] * 3], np.float32), case=MAXIMUM)
 
 # ---- Softmax
 for kind in ("Softmax", "LogSoftmax"):
+    op(f"{kind} of rows, float64", kind, np.linspace(-9, 9, 60).reshape(3, 20), axis=1)
+    op(f"{kind} of columns, float64", kind, np.linspace(-9, 9, 60).reshape(3, 20), axis=0)
     for axis in range(-4, 4):
         op(f"{kind} over axis {axis}", kind, (2, 3, 4, 5), axis=axis)
     op(f"{kind}, last axis by default", kind, (3, 40))
