@@ -7,6 +7,7 @@
  */
 #include "conv.h"
 #include "conv_few.h"
+#include "conv_nd.h"
 #include "depthwise.h"
 #include "elementwise.h"
 #include "gemm.h"
@@ -14,6 +15,7 @@
 #include "move.h"
 #include "pool.h"
 #include "reduce.h"
+#include "resize.h"
 #include "softmax.h"
 #include "vmath.h"
 
@@ -74,6 +76,8 @@ static void write_all(const void *from, int64_t size) {
 
 /* ---- kernels: n parameters, p buffers */
 
+#define THREE(n) {(n)[0], (n)[1], (n)[2]}
+
 #define RUN_UNITS(units, chunk, call)                                                   \
     for (int64_t begin = 0, all_ = units; begin < all_; begin += chunk) {               \
         int64_t end = mcp26_min(begin + chunk, all_);                                   \
@@ -129,14 +133,51 @@ MCP26_INLINE void run_depthwise(const int64_t *n, void **p) {
               depthwise_f32(shape_of(n), p[0], p[1], p[5], bias_and_add, args, begin, end))
 }
 
+/* n: batch, channels, in[3], out[3], kernel[3], stride[3], dilation[3], pad[3], end[3], chunk, kind, p. */
 MCP26_INLINE void run_pool(const int64_t *n, void **p) {
-    RUN_UNITS(pool_f32_units(shape_of(n)), n[18],
-              pool_f32((pool_kind)n[19], shape_of(n), n[20], n[21], p[0], p[1], epilogue_none, NULL, begin, end))
+    pool_shape s = {.batch = n[0], .channels = n[1], .in = THREE(n + 2), .out = THREE(n + 5), .kernel = THREE(n + 8),
+                    .stride = THREE(n + 11), .dilation = THREE(n + 14), .pad = THREE(n + 17), .end = THREE(n + 20)};
+    RUN_UNITS(pool_units(s), n[23], pool_f32((pool_kind)n[24], (float)n[25], s, p[0], p[1], begin, end))
 }
 
+/* n: kind, p, batch, pixels, channels, chunk. */
 MCP26_INLINE void run_pool_global(const int64_t *n, void **p) {
-    RUN_UNITS(pool_global_f32_units(n[1], n[3]), n[5],
-              pool_global_f32((pool_kind)n[0], n[1], n[2], n[3], p[0], n[4], p[1], epilogue_none, NULL, begin, end))
+    RUN_UNITS(pool_global_f32_units(n[2], n[4]), n[5],
+              pool_global_f32((pool_kind)n[0], (float)n[1], n[2], n[3], n[4], p[0], p[1], begin, end))
+}
+
+/* n: batch, in_c, out_c, groups, in[3], out[3], kernel[3], stride[3], dilation[3], pad[3], is_transposed, chunk, form: 0
+ * packed, 1 loose [taps][in_c / groups][out_c], 2 one filter a channel. */
+MCP26_INLINE void run_window(const int64_t *n, void **p) {
+    const void *args[] = {p[3], p[4], &n[2]};
+    window_shape s = {.batch = n[0], .in_c = n[1], .out_c = n[2], .groups = n[3], .in = THREE(n + 4), .out = THREE(n + 7),
+                      .kernel = THREE(n + 10), .stride = THREE(n + 13), .dilation = THREE(n + 16), .pad = THREE(n + 19),
+                      .is_transposed = (int)n[22]};
+    if (n[24] == 0)
+        RUN_UNITS(window_f32_units(s), n[23], window_f32(s, p[0], p[1], p[2], p[5], bias_and_add, args, begin, end))
+    if (n[24] == 1)
+        RUN_UNITS(window_plain_units(s), n[23],
+                  window_plain_f32(s, p[0], p[1], n[1] / n[3] * n[2], n[2] / n[3], n[2], p[5], bias_and_add, args, begin,
+                                   end))
+    if (n[24] == 2)
+        RUN_UNITS(window_plain_units(s), n[23], window_channels_f32(s, p[0], p[1], p[5], bias_and_add, args, begin, end))
+}
+
+/* n: mode, coordinates, rounding, antialias, exclude_outside, chunk, lines, inner, rank, then in, out, is_resized of each
+ * axis. Scales are out / in, a crop takes 0.1 ... 0.8 of an axis. */
+MCP26_INLINE void run_resize(const int64_t *n, void **p) {
+    resize_method m = {(resize_mode)n[0], (resize_coordinates)n[1], (resize_rounding)n[2], (int)n[3], (int)n[4], -0.75f};
+    resize_axis axes[RESIZE_RANK];
+    for (int64_t d = 0; d < n[8]; d++) {
+        const int64_t *axis = n + 9 + 3 * d;
+        axes[d] = (resize_axis){axis[0], axis[1], (int)axis[2], (float)axis[1] / (float)axis[0], 0.1f, 0.8f};
+    }
+    if (m.mode == RESIZE_NEAREST)
+        RUN_UNITS(resize_units(n[6], axes[n[8] - 1].out), n[5],
+                  resize_nearest_32(m, n[8], axes, n[7], p[0], p[1], 0, begin, end))
+    else
+        RUN_UNITS(resize_units(n[6], axes[n[8] - 1].out), n[5],
+                  resize_f32(m, n[8], axes, n[7], p[0], p[1], 0.0f, begin, end))
 }
 
 #define EACH_FUNCTION(X)                                                                                          \
@@ -254,7 +295,8 @@ MCP26_INLINE void run_gather(const int64_t *n, void **p) {
 
 #define EACH_KERNEL(X)                                                                                            \
     X(0, gemm) X(1, matmul) X(2, conv) X(3, conv_few) X(4, depthwise) X(5, pool) X(6, pool_global) X(7, function) \
-    X(8, integer) X(9, map_nd) X(10, reduce) X(11, softmax) X(12, lstm) X(13, copy) X(14, pad) X(15, gather)
+    X(8, integer) X(9, map_nd) X(10, reduce) X(11, softmax) X(12, lstm) X(13, copy) X(14, pad) X(15, gather) \
+    X(16, window) X(17, resize)
 
 #define DEFINE_KERNEL(I, NAME) \
     static __attribute__((noinline)) void kernel_##NAME(const int64_t *n, void **p) { run_##NAME(n, p); }

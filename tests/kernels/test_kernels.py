@@ -11,7 +11,7 @@ import pytest
 
 from mcpc import plugins
 
-from . import functions, loops, moves, products, windows
+from . import functions, loops, moves, products, volumes, windows
 from .case import Array, Case
 from .functions import FUNCTIONS, units_in_the_last_place
 from .program import build, run
@@ -22,6 +22,8 @@ FAMILIES: tuple[Callable[[np.random.Generator], Iterator[Case]], ...] = (
     products.lstms,
     windows.convolutions,
     windows.pools,
+    volumes.volumes,
+    volumes.resizes,
     loops.integers,
     loops.broadcasts,
     loops.reductions,

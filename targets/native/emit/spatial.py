@@ -2,48 +2,95 @@
 
 from __future__ import annotations
 
-from mcpc.ir import DType, product
-from mcpc.ops.pool import pool_window
+from collections.abc import Sequence
 
+from mcpc.ir import Dim, DType, Value, product
+from mcpc.ops.pool import norm_order, pool_window, unpooled_sizes
+
+from ..ctext import float_literal
 from ..kernel import KernelBuilder, unsupported
-from .linear import conv_shape
 from .registry import emits
 
+#: Axes of pool_shape in pool.h.
+MOST_AXES = 3
 
-@emits("MaxPool", "AveragePool")
+#: Element types that maxima are taken of.
+SUFFIXES = {DType.float32: "f32", DType.int8: "i8", DType.uint8: "u8"}
+KINDS = {"MaxPool": "POOL_MAX", "AveragePool": "POOL_AVERAGE", "LpPool": "POOL_LP"}
+
+
+@emits(*KINDS)
 def pool(b: KernelBuilder) -> None:
     anchor = b.anchor
-    x = anchor.inputs[0]
-    assert x is not None
-    if x.dtype is not DType.float32:
+    x = b.outer(anchor.inputs[0])
+    if x.dtype not in SUFFIXES or (x.dtype is not DType.float32 and anchor.op != "MaxPool"):
         raise unsupported(b.node, f"an operand of type {x.dtype.name}")
-    if any(output is not None for output in anchor.outputs[1:]):
-        raise unsupported(b.node, "the output of indices")
-    window = pool_window(anchor)
-    kind = "POOL_MAX"
-    if anchor.op == "AveragePool":
-        kind = "POOL_AVERAGE_WITH_PADDING" if anchor.attrs.get("count_include_pad", 0) else "POOL_AVERAGE"
-    b.label = f"{'max' if kind == 'POOL_MAX' else 'average'} pool {'x'.join(map(str, window.kernel))}"
+    kind = KINDS[anchor.op]
+    if anchor.op == "AveragePool" and anchor.attrs.get("count_include_pad", 0):
+        kind = "POOL_AVERAGE_WITH_PADDING"
+    shape = _shape(b, x)
+    name = f"pool_{SUFFIXES[x.dtype]}"
+    b.label = f"{kind[5:].lower().replace('_', ' ')} pool {'x'.join(map(str, pool_window(anchor).kernel))}"
     b.headers.append("pool.h")
-    shape = conv_shape(b, x, window, 1)
-    ends = [window.padding(axis, size)[1] for axis, size in enumerate(b.outer(x).type.dims[2:])]
-    bottom, right = [0, *ends] if len(ends) == 1 else ends
-    b.call("pool_f32", kind, shape, bottom, right, b.input(x), b.output(), b.epilogue(), "args", "begin", "end")
-    b.units = f"pool_f32_units({shape})"
+    b.units = f"pool_units({shape})"
+    if any(output is not None for output in anchor.outputs[1:]):
+        if anchor.outputs[0] is None:
+            raise unsupported(b.node, "the output of indices alone")
+        by_columns = int(anchor.attrs.get("storage_order", 0))
+        b.call(f"{name}_max_indices", by_columns, shape, b.input(x), b.output(), b.output(1), "begin", "end")
+        return
+    b.call(name, kind, float_literal(float(norm_order(anchor))), shape, b.input(x), b.output(), "begin", "end")
 
 
-@emits("GlobalAveragePool", "GlobalMaxPool")
+def _shape(b: KernelBuilder, x: Value) -> str:
+    """The pool_shape literal."""
+    window = pool_window(b.anchor)
+    sizes = x.type.dims[2:]
+    missing = MOST_AXES - len(sizes)
+    if missing < 0:
+        raise unsupported(b.node, f"a {len(sizes)}-dimensional window")
+    pads = [window.padding(axis, size) for axis, size in enumerate(sizes)]
+    columns: dict[str, tuple[int, Sequence[Dim]]] = {
+        "in": (1, sizes),
+        "out": (1, b.node.output.type.dims[2:]),
+        "kernel": (1, window.kernel),
+        "stride": (1, window.strides),
+        "dilation": (1, window.dilations),
+        "pad": (0, [begin for begin, _ in pads]),
+        "end": (0, [end for _, end in pads]),
+    }
+    parts = [f".batch = {b.size(x.type.dims[0])}, .channels = {b.size(x.type.dims[1])}"]
+    for name, (neutral, values) in columns.items():
+        parts.append(f".{name} = {{{', '.join(map(b.size, [*[neutral] * missing, *values]))}}}")
+    return f"(pool_shape){{{', '.join(parts)}}}"
+
+
+@emits("GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool")
 def global_pool(b: KernelBuilder) -> None:
     anchor = b.anchor
-    x = anchor.inputs[0]
-    outer = b.outer(x)
-    if outer.dtype is not DType.float32:
-        raise unsupported(b.node, f"an operand of type {outer.dtype.name}")
-    kind = "POOL_MAX" if anchor.op == "GlobalMaxPool" else "POOL_AVERAGE"
-    batch, channels, *spatial = outer.type.dims
+    x = b.outer(anchor.inputs[0])
+    if x.dtype is not DType.float32:
+        raise unsupported(b.node, f"an operand of type {x.dtype.name}")
+    kind = KINDS[anchor.op.removeprefix("Global")]
+    batch, channels, *spatial = x.type.dims
     b.label = "global pool"
     b.headers.append("pool.h")
-    sizes = (batch, product(spatial), channels)
-    arguments = (kind, *sizes, b.input(x), channels, b.output(), b.epilogue(), "args", "begin", "end")
-    b.call("pool_global_f32", *arguments)
+    sizes = (float_literal(float(norm_order(anchor))), batch, product(spatial), channels)
+    b.call("pool_global_f32", kind, *sizes, b.input(x), b.output(), "begin", "end")
     b.units = f"pool_global_f32_units({b.size(batch)}, {b.size(channels)})"
+
+
+@emits("MaxUnpool")
+def max_unpool(b: KernelBuilder) -> None:
+    anchor = b.anchor
+    x, indices = b.outer(anchor.inputs[0]), b.outer(anchor.inputs[1])
+    if x.dtype is not DType.float32:
+        raise unsupported(b.node, f"an operand of type {x.dtype.name}")
+    sizes = b.node.output.type.dims
+    inner = (*x.type.dims[:2], *unpooled_sizes(anchor))
+    b.label = "max unpool"
+    b.headers.append("pool.h")
+    b.line(f"const int64_t inner[] = {{{', '.join(map(b.size, inner))}}};")
+    b.line(f"const int64_t size[] = {{{', '.join(map(b.size, sizes))}}};")
+    arguments = (len(sizes), "inner", "size", x.type.elements, b.input(x), b.input(indices), b.output())
+    b.line(f"return max_unpool_f32(env, {', '.join(a if isinstance(a, str) else b.size(a) for a in arguments)});")

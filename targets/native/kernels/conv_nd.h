@@ -74,16 +74,23 @@ MCP26_INLINE void window_tile(window_shape s, window_phase p, const float *x, co
                               int64_t rows, int64_t vectors, int64_t columns, int64_t n) {
     float sums[TILE_SUMS] __attribute__((aligned(64)));
     int64_t depth = s.in_c / s.groups, channels = s.out_c / s.groups, goes_on = 0;
-    int64_t at[3][TILE_ROWS], item[TILE_ROWS];
+    int64_t at[3][TILE_ROWS], item[TILE_ROWS], index[3];
     const float *a[TILE_ROWS];
+    for (int64_t d = 2; d >= 0; d--) {
+        index[d] = m % p.count[d];
+        m /= p.count[d];
+    }
     for (int64_t i = 0; i < rows; i++) {
-        int64_t rest = m + i;
-        for (int64_t d = 2; d >= 0; d--) {
-            at[d][i] = p.first[d] + rest % p.count[d] * p.step[d];
-            rest /= p.count[d];
-        }
-        item[i] = rest;
         a[i] = zeros;
+        item[i] = m;
+        for (int64_t d = 0; d < 3; d++) at[d][i] = p.first[d] + index[d] * p.step[d];
+        int64_t is_carry = 1;
+        for (int64_t d = 2; d >= 0; d--) {
+            index[d] += is_carry;
+            is_carry = index[d] == p.count[d];
+            index[d] = is_carry ? 0 : index[d];
+        }
+        m += is_carry;
     }
     for (int64_t tap = 0; tap < window_taps(s); tap++) {
         int64_t k[3] = {tap / s.kernel[2] / s.kernel[1], tap / s.kernel[2] % s.kernel[1], tap % s.kernel[2]};

@@ -1,83 +1,200 @@
-/* pool.h: pooling over NHWC activations (see conv.h for the layout and conv_shape). in_c = out_c = channels; sizes
- * come from the caller (floor or ceil mode alike). The epilogue is called as in conv.h. Padding never wins a maximum;
- * NaN does. Units: output rows; of the global pools: groups of GLOBAL_CHANNELS channels.
+/* pool.h: pools over channels-last activations of one to three axes, [batch][in[0]][in[1]][in[2]][channels]; missing
+ * axes in front have size 1. Output sizes come from the caller (floor or ceil mode alike).
+ *
+ * Padding never wins a maximum, NaN does. Sums and maxima run over the taps inside the image in the order of kernel[0],
+ * kernel[1], kernel[2]. Units: output rows (batch * out[0] * out[1]); of the global pools, groups of GLOBAL_CHANNELS
+ * channels.
  */
 #ifndef MCP26_POOL_H
 #define MCP26_POOL_H
 
-#include "conv.h"
+#include "mcp26_abi.h"
+#include "vmath.h"
 
-enum { GLOBAL_CHANNELS = 32 };
+enum { GLOBAL_CHANNELS = 32, POOL_VECTORS = 4 };
 
-typedef enum { POOL_MAX, POOL_AVERAGE, POOL_AVERAGE_WITH_PADDING } pool_kind;
+/* POOL_AVERAGE divides by the elements inside the image, POOL_AVERAGE_WITH_PADDING (count_include_pad) by those inside
+ * the padded image. POOL_LP is the p-norm. */
+typedef enum { POOL_MAX, POOL_AVERAGE, POOL_AVERAGE_WITH_PADDING, POOL_LP } pool_kind;
 
-MCP26_INLINE int64_t pool_f32_units(conv_shape s) { return s.batch * s.out_h; }
+/* `pad` is the padding before an axis, `end` that behind it. */
+typedef struct {
+    int64_t batch, channels;
+    int64_t in[3], out[3], kernel[3], stride[3], dilation[3], pad[3], end[3];
+} pool_shape;
 
-/* POOL_AVERAGE divides by the elements inside the image, POOL_AVERAGE_WITH_PADDING (count_include_pad) by those
- * inside the padded image, whose lower and right margins are pad_bottom and pad_right. */
-MCP26_INLINE void pool_f32(pool_kind kind, conv_shape s, int64_t pad_bottom, int64_t pad_right, const float *x,
-                           float *y, mcp26_epilogue epilogue, const void *const *args, int64_t begin, int64_t end) {
-    for (int64_t u = begin; u < end; u++) {
-        int64_t item = u / s.out_h, top = u % s.out_h * s.stride_h - s.pad_top;
-        for (int64_t column = 0; column < s.out_w; column++) {
-            int64_t side = column * s.stride_w - s.pad_left, count = 0, m = u * s.out_w + column;
-            for (int64_t kh = 0; kh < s.kernel_h; kh++) {
-                for (int64_t kw = 0; kw < s.kernel_w; kw++) {
-                    int64_t line = top + kh * s.dilation_h, at = side + kw * s.dilation_w;
-                    count += kind == POOL_AVERAGE_WITH_PADDING
-                                 ? line < s.in_h + pad_bottom && at < s.in_w + pad_right
-                                 : line >= 0 && line < s.in_h && at >= 0 && at < s.in_w;
-                }
-            }
-            for (int64_t n = 0; n < s.out_c; n += 8) {
-                int64_t lanes = mcp26_min(8, s.out_c - n);
-                v8f acc = kind == POOL_MAX ? -__builtin_inff() : 0.0f;
-                for (int64_t kh = 0; kh < s.kernel_h; kh++) {
-                    int64_t line = top + kh * s.dilation_h;
-                    if (line < 0 || line >= s.in_h) continue;
-                    for (int64_t kw = 0; kw < s.kernel_w; kw++) {
-                        int64_t at = side + kw * s.dilation_w;
-                        if (at < 0 || at >= s.in_w) continue;
-                        v8f v = v8f_load(x + ((item * s.in_h + line) * s.in_w + at) * s.x_pixel + n, lanes);
-                        acc = kind == POOL_MAX ? v8f_max(acc, v) : acc + v;
-                    }
-                }
-                if (kind != POOL_MAX) acc /= (float)mcp26_max(count, 1);
-                v8f_store(y + m * s.y_pixel + n, epilogue(acc, args, m, n, lanes), lanes);
-            }
-        }
-    }
+/* The part of a window, along an axis, that lies inside the image: taps first ... last-1, of which tap k is at start +
+ * k * dilation. `padded` taps lie inside the padded image. */
+typedef struct {
+    int64_t start, first, last, padded;
+} pool_span;
+
+MCP26_INLINE pool_span pool_span_at(pool_shape s, int64_t axis, int64_t o) {
+    int64_t start = o * s.stride[axis] - s.pad[axis], by = s.dilation[axis];
+    int64_t first = start < 0 ? mcp26_ceil_div(-start, by) : 0;
+    int64_t room = s.in[axis] - start, padded = room + s.end[axis];
+    int64_t last = mcp26_min(s.kernel[axis], room > 0 ? mcp26_ceil_div(room, by) : 0);
+    return (pool_span){start, first, mcp26_max(first, last),
+                       mcp26_min(s.kernel[axis], padded > 0 ? mcp26_ceil_div(padded, by) : 0)};
 }
+
+MCP26_INLINE int64_t pool_units(pool_shape s) { return s.batch * s.out[0] * s.out[1]; }
+
+/* The spans of output row u along the first two axes; its item. */
+MCP26_INLINE int64_t pool_row(pool_shape s, int64_t u, pool_span *spans) {
+    spans[0] = pool_span_at(s, 0, u / s.out[1] % s.out[0]);
+    spans[1] = pool_span_at(s, 1, u % s.out[1]);
+    return u / s.out[1] / s.out[0];
+}
+
+/* Runs BODY for each tap of `spans`, with `pixel` the tap's place in the item. */
+#define POOL_TAPS(s, spans, ...)                                                                               \
+    for (int64_t k0 = spans[0].first; k0 < spans[0].last; k0++) {                                              \
+        for (int64_t k1 = spans[1].first; k1 < spans[1].last; k1++) {                                          \
+            int64_t line = ((spans[0].start + k0 * s.dilation[0]) * s.in[1] + spans[1].start + k1 * s.dilation[1]) * s.in[2]; \
+            for (int64_t k2 = spans[2].first; k2 < spans[2].last; k2++) {                                      \
+                int64_t pixel = line + spans[2].start + k2 * s.dilation[2];                                    \
+                __VA_ARGS__                                                                                      \
+            }                                                                                                  \
+        }                                                                                                      \
+    }
+
+/* NAME(kind, p, s, x, y, begin, end), from the neutral element, JOIN(kind, p, acc, v) and FINISH(kind, p, acc, count).
+ * M is V's mask: a comparison of bytes gives plain char, which has no sign on AArch64. */
+#define POOL_DEFINE(NAME, V, M, T, NEUTRAL, JOIN, FINISH)                                                             \
+    MCP26_INLINE void NAME(pool_kind kind, float p, pool_shape s, const T *x, T *y, int64_t begin, int64_t end) {     \
+        (void)p;                                                                                                      \
+        for (int64_t u = begin; u < end; u++) {                                                                       \
+            pool_span spans[3];                                                                                       \
+            const T *item = x + pool_row(s, u, spans) * s.in[0] * s.in[1] * s.in[2] * s.channels;                     \
+            for (int64_t column = 0; column < s.out[2]; column++) {                                                   \
+                spans[2] = pool_span_at(s, 2, column);                                                                \
+                int64_t count = 1;                                                                                    \
+                for (int64_t d = 0; d < 3; d++) {                                                                     \
+                    count *= kind == POOL_AVERAGE_WITH_PADDING ? spans[d].padded : spans[d].last - spans[d].first;    \
+                }                                                                                                     \
+                T *to = y + (u * s.out[2] + column) * s.channels;                                                     \
+                int64_t n = 0;                                                                                        \
+                for (; n + 8 * POOL_VECTORS <= s.channels; n += 8 * POOL_VECTORS) {                                   \
+                    V acc[POOL_VECTORS];                                                                              \
+                    MCP26_UNROLL for (int j = 0; j < POOL_VECTORS; j++) acc[j] = V##_splat(NEUTRAL(kind));            \
+                    POOL_TAPS(s, spans, MCP26_UNROLL for (int j = 0; j < POOL_VECTORS; j++) {                         \
+                        acc[j] = JOIN(kind, p, acc[j], V##_load_all(item + pixel * s.channels + n + 8 * j));          \
+                    })                                                                                                \
+                    MCP26_UNROLL for (int j = 0; j < POOL_VECTORS; j++) {                                             \
+                        V##_store_all(to + n + 8 * j, FINISH(kind, p, acc[j], count));                                \
+                    }                                                                                                 \
+                }                                                                                                     \
+                for (; n < s.channels; n += 8) {                                                                      \
+                    int64_t lanes = mcp26_min(8, s.channels - n);                                                     \
+                    V acc = V##_splat(NEUTRAL(kind));                                                                 \
+                    POOL_TAPS(s, spans, acc = JOIN(kind, p, acc, V##_load(item + pixel * s.channels + n, lanes));)    \
+                    V##_store(to + n, FINISH(kind, p, acc, count), lanes);                                            \
+                }                                                                                                     \
+            }                                                                                                         \
+        }                                                                                                             \
+    }                                                                                                                 \
+    /* Maxima, and where they lie: element (item, channel, pixel) of the row-major input, or, `by_columns`, of one    \
+     * whose axes lie in memory the other way around. The first of equal ones; -1 where the window has no tap. */     \
+    MCP26_INLINE void NAME##_max_indices(int by_columns, pool_shape s, const T *x, T *y, int64_t *indices,            \
+                                         int64_t begin, int64_t end) {                                                \
+        int64_t pixels = s.in[0] * s.in[1] * s.in[2];                                                                 \
+        for (int64_t u = begin; u < end; u++) {                                                                       \
+            pool_span spans[3];                                                                                       \
+            int64_t item = pool_row(s, u, spans);                                                                     \
+            for (int64_t column = 0; column < s.out[2]; column++) {                                                   \
+                spans[2] = pool_span_at(s, 2, column);                                                                \
+                for (int64_t n = 0; n < s.channels; n += 8) {                                                         \
+                    int64_t lanes = mcp26_min(8, s.channels - n), is_first = 1;                                       \
+                    V best = V##_splat(NEUTRAL(POOL_MAX));                                                            \
+                    v8l where = -1, plane = (item * s.channels + n + (v8l){0, 1, 2, 3, 4, 5, 6, 7}) * pixels;         \
+                    POOL_TAPS(s, spans, {                                                                             \
+                        int64_t c[3] = {pixel / s.in[2] / s.in[1], pixel / s.in[2] % s.in[1], pixel % s.in[2]};       \
+                        int64_t place = by_columns ? (c[2] * s.in[1] + c[1]) * s.in[0] + c[0] : pixel;                \
+                        V v = V##_load(x + (item * pixels + pixel) * s.channels + n, lanes);                          \
+                        M wins = (M)((v > best) | ((v != v) & (best == best)));                                       \
+                        best = JOIN(POOL_MAX, 0.0f, best, v);                                                         \
+                        where = v8l_select(__builtin_convertvector(wins, v8l) | -is_first, plane + place, where);     \
+                        is_first = 0;                                                                                 \
+                    })                                                                                                \
+                    V##_store(y + (u * s.out[2] + column) * s.channels + n, best, lanes);                             \
+                    v8l_store(indices + (u * s.out[2] + column) * s.channels + n, where, lanes);                      \
+                }                                                                                                     \
+            }                                                                                                         \
+        }                                                                                                             \
+    }
+
+#define POOL_F32_NEUTRAL(kind) ((kind) == POOL_MAX ? -MCP26_INFINITY : 0.0f)
+MCP26_INLINE v8f pool_f32_join(pool_kind kind, float p, v8f acc, v8f v) {
+    if (kind == POOL_MAX) return v8f_max(acc, v);
+    if (kind != POOL_LP) return acc + v;
+    v8f size = v8f_abs(v);
+    return p == 1.0f ? acc + size : p == 2.0f ? v8f_fma(v, v, acc) : acc + v8f_pow(size, v8f_splat(p));
+}
+MCP26_INLINE v8f pool_f32_finish(pool_kind kind, float p, v8f acc, int64_t count) {
+    if (kind == POOL_MAX) return acc;
+    if (kind != POOL_LP) return acc / (float)mcp26_max(count, 1);
+    return p == 1.0f ? acc : p == 2.0f ? v8f_sqrt(acc) : v8f_pow(acc, v8f_splat(1.0f / p));
+}
+#define POOL_INT_JOIN(kind, p, acc, v) __builtin_elementwise_max(acc, v)
+#define POOL_INT_FINISH(kind, p, acc, count) (acc)
+#define POOL_I8_NEUTRAL(kind) INT8_MIN
+#define POOL_U8_NEUTRAL(kind) 0
+
+POOL_DEFINE(pool_f32, v8f, v8i, float, POOL_F32_NEUTRAL, pool_f32_join, pool_f32_finish)
+POOL_DEFINE(pool_i8, v8c, v8c, int8_t, POOL_I8_NEUTRAL, POOL_INT_JOIN, POOL_INT_FINISH)
+POOL_DEFINE(pool_u8, v8b, v8c, uint8_t, POOL_U8_NEUTRAL, POOL_INT_JOIN, POOL_INT_FINISH)
 
 MCP26_INLINE int64_t pool_global_f32_units(int64_t batch, int64_t channels) {
     return batch * mcp26_ceil_div(channels, GLOBAL_CHANNELS);
 }
 
-/* y[batch][channels] (rows `channels` apart) from x[batch][pixels][channels]; the epilogue's m is the item. */
-MCP26_INLINE void pool_global_f32(pool_kind kind, int64_t batch, int64_t pixels, int64_t channels, const float *x,
-                                  int64_t x_pixel, float *y, mcp26_epilogue epilogue, const void *const *args,
-                                  int64_t begin, int64_t end) {
+/* y[batch][channels] from x[batch][pixels][channels]. */
+MCP26_INLINE void pool_global_f32(pool_kind kind, float p, int64_t batch, int64_t pixels, int64_t channels,
+                                  const float *x, float *y, int64_t begin, int64_t end) {
     int64_t groups = mcp26_ceil_div(channels, GLOBAL_CHANNELS);
     (void)batch;
     for (int64_t u = begin; u < end; u++) {
         int64_t item = u / groups, n = u % groups * GLOBAL_CHANNELS, some = mcp26_min(GLOBAL_CHANNELS, channels - n);
-        const float *from = x + item * pixels * x_pixel + n;
+        const float *from = x + item * pixels * channels + n;
         v8f acc[GLOBAL_CHANNELS / 8];
-        MCP26_UNROLL for (int j = 0; j < GLOBAL_CHANNELS / 8; j++) acc[j] = kind == POOL_MAX ? -__builtin_inff() : 0.0f;
-        for (int64_t p = 0; p < pixels; p++) {
+        MCP26_UNROLL for (int j = 0; j < GLOBAL_CHANNELS / 8; j++) acc[j] = POOL_F32_NEUTRAL(kind);
+        for (int64_t i = 0; i < pixels; i++) {
             MCP26_UNROLL for (int j = 0; j < GLOBAL_CHANNELS / 8; j++) {
                 if (8 * j >= some) continue;
-                v8f v = v8f_load(from + p * x_pixel + 8 * j, mcp26_min(8, some - 8 * j));
-                acc[j] = kind == POOL_MAX ? v8f_max(acc[j], v) : acc[j] + v;
+                v8f v = v8f_load(from + i * channels + 8 * j, mcp26_min(8, some - 8 * j));
+                acc[j] = pool_f32_join(kind, p, acc[j], v);
             }
         }
         MCP26_UNROLL for (int j = 0; j < GLOBAL_CHANNELS / 8; j++) {
             int64_t lanes = mcp26_min(8, some - 8 * j);
             if (lanes <= 0) continue;
-            if (kind != POOL_MAX) acc[j] /= (float)pixels;
-            v8f_store(y + item * channels + n + 8 * j, epilogue(acc[j], args, item, n + 8 * j, lanes), lanes);
+            v8f_store(y + item * channels + n + 8 * j, pool_f32_finish(kind, p, acc[j], pixels), lanes);
         }
     }
+}
+
+/* The inverse of a maximum with indices, row-major: y, of size[rank], is zero but for x's `count` elements, element i
+ * at indices[i], which counts in a tensor of `inner` sizes inside y's. One unit. An index outside is a fault. */
+MCP26_INLINE int32_t max_unpool_f32(mcp26_env *env, int64_t rank, const int64_t *inner, const int64_t *size,
+                                    int64_t count, const float *x, const int64_t *indices, float *y) {
+    int64_t total = 1, most = 1;
+    for (int64_t d = 0; d < rank; d++) total *= size[d], most *= inner[d];
+    for (int64_t i = 0; i < total; i++) y[i] = 0.0f;
+    for (int64_t i = 0; i < count; i++) {
+        int64_t rest = indices[i], to = 0, step = 1;
+        if (rest < 0 || rest >= most) {
+            env->fault = (mcp26_fault){0, MCP26_DATA_INDEX, rest, most};
+            return MCP26_STEP_DATA;
+        }
+        for (int64_t d = rank - 1; d >= 0; d--) {
+            to += rest % inner[d] * step;
+            rest /= inner[d];
+            step *= size[d];
+        }
+        y[to] = x[i];
+    }
+    return 0;
 }
 
 #endif
