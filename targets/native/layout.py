@@ -11,13 +11,14 @@ from typing import ClassVar
 
 from mcpc import ops
 from mcpc.ir import Graph, Node, TensorType, Value
+from mcpc.ops.context import type_of
 from mcpc.ops.linear import convolution_of
 from mcpc.ops.reduce import REDUCTIONS, has_known_axes, reduction_axes
 from mcpc.ops.resize import resized_axes
-from mcpc.ops.shape import permutation
 from mcpc.pipeline import Pass, PassContext
 
 from .region import Region
+from .strided import reads_strided, transposed_layout, written_layout
 
 Layout = tuple[int, ...] | None
 
@@ -134,51 +135,15 @@ def _reduce_wish(node: Node) -> Wish:
 
 
 def _resize_wish(node: Node) -> Wish:
-    """Channels-last where an image's rows and columns change, so that neighbours in memory share their weights."""
-    rank = len(node.output.type.dims)
+    """Channels-last where an image's rows and columns change, so that neighbours in memory share their weights; as the
+    model has it where few channels come, or the result goes, row-major anyway."""
+    x, rank = type_of(node, 0), len(node.output.type.dims)
     moving = [item.axis for item in resized_axes(node, ops.InferContext())]
-    chosen = channels_last(rank) if rank > 2 and all(axis > 1 for axis in moving) else None
+    is_image = rank > 2 and all(axis > 1 for axis in moving)
+    few = isinstance(x.dims[1], int) and x.dims[1] <= PLANAR_CHANNELS
+    is_plain = not node.output.users or (few and x.layout is None)
+    chosen = channels_last(rank) if is_image and not is_plain else None
     return Wish((chosen, *(KEEP for _ in node.inputs[1:])), chosen)
-
-
-def _attention_wish(node: Node) -> Wish:
-    """Q, K and V are read through their strides where the kernel can; the result is written as the Transpose behind it
-    would have it."""
-    inputs = [KEEP if value is not None and reads_strided(node, value, value.type) else None for value in node.inputs]
-    users = node.output.users
-    chosen: Layout = None
-    if users and all(user.is_op("Transpose") for user in users):
-        chosen = tuple(permutation(users[0]))
-        if chosen[-1] != len(chosen) - 1 or any(tuple(permutation(user)) != chosen for user in users):
-            chosen = None
-    return Wish(tuple(inputs), chosen)
-
-
-def reads_strided(node: Node, value: Value, type: TensorType) -> bool:
-    """Whether ``node`` could read ``value``, were it stored as ``type`` says, without a copy."""
-    rank = len(type.dims)
-    rows = type.layout is None or type.layout[-1] == rank - 1
-    region = Region.of(node)
-    if node.is_op("Attention"):
-        return rows and any(value is each for each in (*node.inputs[:3], *node.inputs[4:6]))
-    if not region.is_attention or node.body is None:
-        return False
-    first, *_, last = [inner for inner in node.body.nodes if inner.is_op("MatMul")]
-    roles = [region.outer(each) for each in (first.inputs[0], last.inputs[1])]
-    uses = sum(value is each for each in node.inputs)
-    if uses == 1 and value is region.outer(first.inputs[1]):
-        return True
-    return rows and uses == 1 and any(value is role for role in roles)
-
-
-def _transpose_wish(node: Node) -> Wish:
-    """A view of the input's memory where all readers take it, else a copy in the order of the result."""
-    data, out = node.inputs[0], node.output
-    assert data is not None
-    perm = permutation(node)
-    view = out.type.with_layout(tuple(perm.index(axis) for axis in data.type.order))
-    is_view = bool(out.users) and all(reads_strided(user, out, view) for user in out.users)
-    return Wish((KEEP,), view.layout if is_view else None)
 
 
 def _row_major(node: Node) -> Wish:
@@ -191,7 +156,8 @@ def wish(node: Node) -> Wish:
     region = Region.of(node)
     anchor = region.anchor
     if region.is_attention or node.is_op("Attention"):
-        return _attention_wish(node)
+        reads = [value is not None and reads_strided(node, value, value.type.layout) for value in node.inputs]
+        return Wish(tuple(KEEP if strided else None for strided in reads), written_layout(node))
     if anchor is not None and anchor.is_op(*SPATIAL):
         return _spatial_wish(region, node)
     if anchor is None:
@@ -201,7 +167,7 @@ def wish(node: Node) -> Wish:
     if anchor.domain == "" and anchor.op in REDUCTIONS and node is anchor:
         return _reduce_wish(node) if has_known_axes(node, ops.InferContext()) else _row_major(node)
     if anchor.is_op("Transpose") and node is anchor:
-        return _transpose_wish(node)
+        return Wish((KEEP,), transposed_layout(node))
     if anchor.is_op("Resize") and node is anchor:
         return _resize_wish(node)
     return _row_major(node)

@@ -1,0 +1,45 @@
+"""Which operands kernels read, and results they write, with any steps between rows: so that Transposes of heads, of
+keys and of matrices are views of memory, not copies."""
+
+from __future__ import annotations
+
+from mcpc.ir import Node, Value
+from mcpc.ops.shape import permutation
+
+from .region import Region
+
+Layout = tuple[int, ...] | None
+
+
+def reads_strided(node: Node, value: Value, layout: Layout) -> bool:
+    """Whether ``node`` could read ``value``, were it stored in this order, without a copy."""
+    region = Region.of(node)
+    rows = layout is None or layout[-1] == len(layout) - 1  # what lies in a row are neighbours in memory
+    if sum(value is each for each in node.inputs) != 1:
+        return False
+    if node.is_op("Attention"):
+        return rows and any(value is each for each in (*node.inputs[:3], *node.inputs[4:6]))
+    if not region.is_attention or node.body is None:
+        return False
+    first, *_, last = [inner for inner in node.body.nodes if inner.is_op("MatMul")]
+    if value is region.outer(first.inputs[1]):
+        return True
+    return rows and any(value is region.outer(each) for each in (first.inputs[0], last.inputs[1]))
+
+
+def transposed_layout(node: Node) -> Layout:
+    """Where a Transpose's result should lie: as a view of the input's memory if all its readers take it so."""
+    data, out = node.inputs[0], node.output
+    assert data is not None
+    perm = permutation(node)
+    view = tuple(perm.index(axis) for axis in data.type.order)
+    is_view = bool(out.users) and all(reads_strided(user, out, view) for user in out.users)
+    return view if is_view else None
+
+
+def written_layout(node: Node) -> Layout:
+    """Where the result of a node that may write with any steps between rows should lie: so that the Transpose behind it
+    is a view."""
+    perms = {tuple(permutation(user)) if user.is_op("Transpose") else () for user in node.output.users}
+    layout = perms.pop() if len(perms) == 1 else ()
+    return layout if layout and layout[-1] == len(layout) - 1 else None
