@@ -17,13 +17,16 @@ from mcpc.pipeline import Pass, PassContext
 from mcpc.sample_inputs import usual_sizes
 from mcpc.target import Target, Variant
 
-from . import emit, module
+from . import emit, module, quantized
+from .absorb import AbsorbWeights
+from .address import Address
 from .arena import MOST_BYTES, Arena
 from .ctext import size
 from .image import flatten
-from .kernel import Operand, Step, Workspace
+from .kernel import Operand, Step, Symbols, Workspace
 from .layout import AssignLayouts
 from .lower import Lower
+from .quantized import LowerQuantized
 from .schedule import schedule
 from .storage import Storage
 from .toolchain import Machine, Unit, compile_objects, link_image
@@ -35,7 +38,7 @@ KERNELS = Path(__file__).parent / "kernels"
 PARALLEL_GAIN = 4.0
 
 #: Operators without a kernel of their own that the generic passes replace.
-REWRITTEN = ("BatchNormalization",)
+REWRITTEN = ("BatchNormalization", *quantized.REWRITTEN)
 
 #: What a size that only data show is taken for where costs are stated.
 TYPICAL_SIZE = 16
@@ -45,7 +48,7 @@ class NativeFamily:
     """See :class:`mcpc.codegen.Family`."""
 
     def passes(self, target: Target) -> Sequence[Pass]:
-        return (Lower(), AssignLayouts())
+        return (LowerQuantized(), Lower(), AbsorbWeights(), AssignLayouts())
 
     def declined(self, graph: Graph) -> list[ModelError]:
         """See :class:`mcpc.codegen.Family`."""
@@ -131,7 +134,8 @@ def typical_sizes(graph: Graph) -> dict[sympy.Symbol, int]:
 
 
 def _number(size: Dim, values: Mapping[sympy.Symbol, int]) -> int:
-    return size if isinstance(size, int) else int(sympy.floor(size.subs(values)))
+    """``size`` at these values; 0 where they make it negative, since not all together need be valid."""
+    return size if isinstance(size, int) else max(0, int(sympy.floor(size.subs(values))))
 
 
 def parallel_condition(cost: ops.Cost, target: Target) -> bool | str:
@@ -143,19 +147,21 @@ def parallel_condition(cost: ops.Cost, target: Target) -> bool | str:
     return f"{size(dim(cost.flops))} >= {int(flops)} || {size(dim(cost.bytes))} >= {int(traffic)}"
 
 
-def _address(operand: Operand, storage: Storage, arena: Arena, weights: Weights) -> module.Address:
+def _address(operand: Operand, storage: Storage, arena: Arena, weights: Weights) -> Address:
+    if isinstance(operand, Symbols):
+        return Address("symbols", 0, 0)
     if not isinstance(operand, Value | Workspace):
         shard, offset = weights.add(operand)
-        return module.Address("constant", shard, offset)
+        return Address("constant", shard, offset)
     buffer, within = storage[operand]
     if buffer.kind == "constant":
         assert buffer.value is not None and buffer.value.data is not None
         stored = buffer.value.data.transpose(buffer.value.type.order)
         shard, base = weights.add(stored)
-        return module.Address("constant", shard, dim(base + within))
+        return Address("constant", shard, dim(base + within))
     if buffer.kind == "arena":
         return arena.address(buffer, within)
-    return module.Address(buffer.kind, buffer.index, within)
+    return Address(buffer.kind, buffer.index, within)
 
 
 def _record(

@@ -10,6 +10,8 @@ from mcpc.ops.window import Window
 
 from ..iteration import rows_and_columns
 from ..kernel import Array, KernelBuilder, unsupported
+from . import quantize
+from .quantize import Stored
 from .registry import emits
 
 
@@ -23,10 +25,7 @@ def pack_panels(matrix: Array, nr: int) -> Array:
 
 
 def weights(b: KernelBuilder, value: Value | None) -> Array:
-    outer = b.region.outer(value)
-    if outer is None or outer.data is None:
-        raise unsupported(b.node, "a weight that is not constant")
-    return np.asarray(outer.data, np.float32)
+    return quantize.stored(b, value).floats
 
 
 def optional_weights(b: KernelBuilder, value: Value | None) -> Array | None:
@@ -62,40 +61,40 @@ def conv_shape(b: KernelBuilder, x: Value, window: Window, groups: int) -> str:
     return f"(conv_shape){{{text}}}"
 
 
-@emits("Conv")
 def conv(b: KernelBuilder) -> None:
+    """A Conv over one or two axes with constant weights."""
     expect_float32(b)
     anchor = b.anchor
-    x, w = anchor.inputs[0], weights(b, anchor.input(1))
+    x, w = anchor.inputs[0], quantize.stored(b, anchor.input(1))
     assert x is not None
     bias = optional_weights(b, anchor.input(2))
     x_type, y_type = b.outer(x).type, b.node.output.type
     convolution = convolution_of(anchor)
     window, groups = convolution.window, convolution.groups
-    out_c, group_in = w.shape[:2]
+    out_c, group_in = w.data.shape[:2]
     in_c = group_in * groups
     kernel = "x".join(map(str, window.kernel))
-    taps = w.reshape(out_c, group_in, -1)
+    taps = w.map(lambda a: a.reshape(out_c, group_in, -1))
     epilogue = b.epilogue_with(bias)
     is_planar = x_type.layout is None and not is_channels_last(x_type)
-    pointwise = groups == 1 and taps.shape[2] == 1 and x_type.dims[2:] == y_type.dims[2:] and is_dense(window)
+    pointwise = groups == 1 and taps.data.shape[2] == 1 and x_type.dims[2:] == y_type.dims[2:] and is_dense(window)
     if is_planar:
         b.label = f"conv planar {kernel}"
         b.headers.append("conv_few.h")
         shape = conv_shape(b, x, window, 1)
-        packed = pack_panels(taps.reshape(out_c, -1).T, b.nr)
+        packed = pack_panels(taps.floats.reshape(out_c, -1).T, b.nr)
         b.call("conv_nchw_in_f32", shape, b.input(x), b.constant(packed), b.output(), epilogue, "args", "begin", "end")
         b.units = f"conv_few_f32_units({shape})"
     elif pointwise:
         rows = product((x_type.dims[0], *y_type.dims[2:]))
-        gemm(b, rows, out_c, in_c, b.input(x), taps[:, :, 0].T, epilogue, "conv 1x1")
+        gemm(b, rows, out_c, in_c, b.input(x), taps.map(lambda a: a[:, :, 0].T), epilogue, "conv 1x1")
     elif is_row_gemm(x_type, window, groups):
-        matrix = taps.transpose(2, 1, 0).reshape(-1, out_c)
+        matrix = taps.map(lambda a: a.transpose(2, 1, 0).reshape(-1, out_c))
         gemm(
             b,
             y_type.dims[2],
             out_c,
-            len(matrix),
+            len(matrix.data),
             b.input(x),
             matrix,
             epilogue,
@@ -106,16 +105,23 @@ def conv(b: KernelBuilder) -> None:
         b.label = f"depthwise {kernel}"
         b.headers.append("depthwise.h")
         shape = conv_shape(b, x, window, groups)
-        packed = np.zeros((taps.shape[2], -(-out_c // 8) * 8), np.float32)
-        packed[:, :out_c] = taps[:, 0].T
+        packed = np.zeros((taps.data.shape[2], -(-out_c // 8) * 8), np.float32)
+        packed[:, :out_c] = taps.floats[:, 0].T
         b.call("depthwise_f32", shape, b.input(x), b.constant(packed), b.output(), epilogue, "args", "begin", "end")
         b.units = f"depthwise_f32_units({shape})"
     else:
         b.label = f"conv {kernel}"
         b.headers.append("conv.h")
         shape = conv_shape(b, x, window, groups)
-        per_group = taps.reshape(groups, out_c // groups, group_in, -1)
-        packed = np.stack([pack_panels(g.transpose(2, 1, 0).reshape(-1, out_c // groups), b.nr) for g in per_group])
+        channels = out_c // groups
+        matrices = [
+            taps.map(lambda a, g=g: a[g * channels : (g + 1) * channels].transpose(2, 1, 0).reshape(-1, channels))  # type: ignore[misc]
+            for g in range(groups)
+        ]
+        if not w.is_float:
+            quantize.conv(b, shape, b.input(x), group_in, matrices, epilogue)
+            return
+        packed = np.stack([pack_panels(matrix.data, b.nr) for matrix in matrices])
         zeros = b.constant(np.zeros(group_in, np.float32))
         arguments = (shape, b.input(x), b.constant(packed), zeros, b.output(), epilogue, "args", "begin", "end")
         b.call("conv_f32", *arguments)
@@ -151,21 +157,25 @@ def gemm(
     columns: int,
     depth: int,
     a: str,
-    matrix: Array,
+    matrix: Stored,
     epilogue: str,
     label: str,
     row_step: Dim | None = None,
 ) -> None:
     """Rows of A are ``row_step`` elements apart (None: ``depth``)."""
+    row_step = depth if row_step is None else row_step
     b.label = label
+    if not matrix.is_float:
+        quantize.gemm(b, rows, matrix, a, row_step, epilogue)
+        return
     b.headers.append("gemm.h")
-    packed = b.constant(pack_panels(matrix, b.nr))
+    packed = b.constant(pack_panels(matrix.data, b.nr))
     sizes = (rows, columns, depth)
     b.call(
         "gemm_f32",
         *sizes,
         a,
-        depth if row_step is None else row_step,
+        row_step,
         packed,
         b.output(),
         columns,
@@ -185,9 +195,9 @@ def gemm_node(b: KernelBuilder) -> None:
     a, w, c = anchor.inputs[0], anchor.inputs[1], anchor.input(2)
     assert a is not None and w is not None
     alpha, beta = float(anchor.attrs.get("alpha", 1.0)), float(anchor.attrs.get("beta", 1.0))
-    matrix = weights(b, w) * np.float32(alpha)
-    matrix = matrix.T if anchor.attrs.get("transB", 0) else matrix
-    depth, columns = matrix.shape
+    matrix = quantize.stored(b, w).times(alpha)
+    matrix = matrix.map(np.transpose) if anchor.attrs.get("transB", 0) else matrix
+    depth, columns = matrix.data.shape
     outer = b.region.outer(c)
     bias = None
     if outer is not None:
@@ -206,12 +216,12 @@ def matmul(b: KernelBuilder) -> None:
     left, right = anchor.inputs
     assert left is not None and right is not None
     a_type, b_type = b.outer(left).type, b.outer(right).type
-    outer = b.region.outer(right)
     *batch, rows, depth = a_type.dims
     columns = b_type.dims[-1]
-    if outer is not None and outer.data is not None and len(b_type.dims) == 2:
-        matrix = weights(b, right)
-        gemm(b, product((*batch, rows)), matrix.shape[1], matrix.shape[0], b.input(left), matrix, b.epilogue(), "gemm")
+    if not b.region.is_computed(right) and len(b_type.dims) == 2:
+        matrix = quantize.stored(b, right)
+        depth, columns = matrix.data.shape
+        gemm(b, product((*batch, rows)), columns, depth, b.input(left), matrix, b.epilogue(), "gemm")
         return
     b.label = "matmul"
     b.headers.append("gemm.h")
