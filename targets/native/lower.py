@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from mcpc import ops
-from mcpc.ir import Dim, DType, Graph, Node, TensorType, Value
+from mcpc.ir import Dim, DType, Graph, Node, TensorType, Value, is_static
 from mcpc.pipeline import Pass, PassContext
 
 from . import expression
@@ -44,18 +44,18 @@ def _operator(graph: Graph, node: Node) -> None:
         _gemm(graph, node)
     elif node.is_op("MatMul"):
         _matmul(graph, node)
-    elif node.is_op("Conv"):
+    elif node.is_op("Conv", "ConvTranspose"):
         _conv_bias(graph, node)
 
 
 def obstacle(node: Node, operands: Sequence[Value | None]) -> str | None:
     """Why no kernel takes a product in the form that ``node`` has, None where one does. ``operands`` are the node's
     inputs, or what they stand for outside a fused node's body."""
-    a, b = (operands[0], operands[1]) if node.is_op("Gemm", "MatMul", "Conv") else (None, None)
+    a, b = (operands[0], operands[1]) if node.is_op("Gemm", "MatMul", "Conv", "ConvTranspose") else (None, None)
     c = operands[2] if len(operands) > 2 else None
     if a is None or b is None:
         return None
-    if node.is_op("Conv"):
+    if node.is_op("Conv", "ConvTranspose"):
         return "its bias is computed" if c is not None and not c.is_constant else None
     if node.is_op("Gemm"):
         if node.attrs.get("transA", 0):
@@ -94,6 +94,20 @@ class _Before:
 
     def ints(self, *items: int) -> Value:
         return self.graph.constant(f"{self.anchor.name or self.anchor.op}.sizes", np.array(items, np.int64))
+
+    def sizes(self, batch: Sequence[Dim], operands: Sequence[Value], matrix: Sequence[Dim]) -> Value:
+        """A shape tensor: the sizes ``batch``, each taken from an operand's batch, and those of a ``matrix``, which is
+        the last operand's."""
+        if is_static((*batch, *matrix)):
+            return self.ints(*map(int, (*batch, *matrix)))
+        parts = []
+        for axis, size in enumerate(batch, -len(batch) - 2):
+            value = next(v for v in operands if -axis <= len(v.type.dims) and v.type.dims[axis] == size)
+            start = len(value.type.dims) + axis
+            parts.append(self("Shape", [value], {"start": start, "end": start + 1}))
+        rank = len(operands[-1].type.dims)
+        parts.append(self("Shape", [operands[-1]], {"start": rank - 2, "end": rank}))
+        return self("Concat", parts, {"axis": 0})
 
     def replace(self, value: Value) -> None:
         self.graph.replace_uses(self.anchor.output, value)
@@ -137,7 +151,8 @@ def _matmul(graph: Graph, node: Node) -> None:
     full = node.output.type.dims[: len(node.output.type.dims) + len(squeezed) - 2]
 
     def expanded(value: Value) -> Value:
-        return before("Expand", [value, before.ints(*map(int, (*full, *value.type.dims[-2:])))])
+        other = b if value is a else a
+        return before("Expand", [value, before.sizes(full, [other, value], value.type.dims[-2:])])
 
     if not (is_weight(b) and b.type.rank == 2):
         left, right = _broadcast_batches(full, a, b)
@@ -151,7 +166,7 @@ def _conv_bias(graph: Graph, node: Node) -> None:
     bias = node.input(2)
     assert bias is not None
     before = _Before(graph, node)
-    result = before("Conv", node.inputs[:2], dict(node.attrs))
+    result = before(node.op, node.inputs[:2], dict(node.attrs))
     rank = len(result.type.dims)
     column = before("Unsqueeze", [bias, before.ints(*range(1, rank - 1))])
     before.replace(before("Add", [result, column]))
@@ -181,11 +196,11 @@ def unsuitable_epilogue(node: Node) -> str | None:
         result = result.with_layout(channels_last(len(result.dims)))
     if region.anchor.output.type.dims != result.dims:
         return "the chain changes the shape"
+    if result.dtype is not DType.float32:
+        return f"an epilogue gives float32, not {result.dtype.name}"
     own = {id(value) for value in region.anchor.inputs if value is not None}
     for inner in region.chain:
-        for value in (*inner.inputs, inner.output):
-            if value is not None and value.dtype is not DType.float32:
-                return f"an epilogue computes float32, not {value.dtype.name}"
+        for value in inner.inputs:
             if value is None or value.producer is not None or id(value) in own:
                 continue
             outer = region.outer(value)
@@ -202,6 +217,7 @@ def inline(graph: Graph, node: Node) -> list[Node]:
     body = node.body
     assert body is not None
     outer: dict[int, Value | None] = {id(inner): value for inner, value in zip(body.inputs, node.inputs, strict=True)}
+    outer |= {id(v): graph.constant(v.name, v.data) for v in body.constants() if v.data is not None}
     result: list[Node] = []
     for inner in body.nodes:
         outputs: list[Value | None] = []
