@@ -140,7 +140,7 @@ def _resize_wish(node: Node) -> Wish:
     x, rank = type_of(node, 0), len(node.output.type.dims)
     moving = [item.axis for item in resized_axes(node, ops.InferContext())]
     is_image = rank > 2 and all(axis > 1 for axis in moving)
-    few = isinstance(x.dims[1], int) and x.dims[1] <= PLANAR_CHANNELS
+    few = is_image and isinstance(x.dims[1], int) and x.dims[1] <= PLANAR_CHANNELS
     is_plain = not node.output.users or (few and x.layout is None)
     chosen = channels_last(rank) if is_image and not is_plain else None
     return Wish((chosen, *(KEEP for _ in node.inputs[1:])), chosen)

@@ -24,7 +24,7 @@ typedef struct {
     int is_transposed;
 } window_shape;
 
-enum { WINDOW_TILES = 8, PLAIN_PIXELS = 4 };
+enum { WINDOW_TILES = 8, PLAIN_PIXELS = 4, PLAIN_VECTORS = 4 };
 
 /* The input position that output position o of an axis takes tap k from; outside 0 ... in-1 for none. */
 MCP26_INLINE int64_t window_source(window_shape s, int64_t axis, int64_t o, int64_t k) {
@@ -210,15 +210,24 @@ MCP26_INLINE void window_channels_f32(window_shape s, const float *x, const floa
     int64_t padded = mcp26_ceil_div(s.out_c, 8) * 8, taps = window_taps(s);
     for (int64_t m = begin * PLAIN_PIXELS; m < mcp26_min(end * PLAIN_PIXELS, window_pixels(s)); m++) {
         int64_t at[3], item = window_place(s, m, at);
-        for (int64_t n = 0; n < s.out_c; n += 8) {
-            int64_t lanes = mcp26_min(8, s.out_c - n);
-            v8f sum = 0.0f;
+        for (int64_t n = 0; n < s.out_c; n += 8 * PLAIN_VECTORS) {
+            int64_t some = mcp26_min(8 * PLAIN_VECTORS, s.out_c - n);
+            v8f sum[PLAIN_VECTORS];
+            MCP26_UNROLL for (int64_t j = 0; j < PLAIN_VECTORS; j++) sum[j] = 0.0f;
             for (int64_t tap = 0; tap < taps; tap++) {
                 int64_t from = window_pixel(s, item, at, tap);
                 if (from < 0) continue;
-                sum = v8f_fma(v8f_load(x + from * s.in_c + n, lanes), v8f_load_all(w + tap * padded + n), sum);
+                MCP26_UNROLL for (int64_t j = 0; j < PLAIN_VECTORS; j++) {
+                    if (8 * j >= some) continue;
+                    v8f v = v8f_load(x + from * s.in_c + n + 8 * j, mcp26_min(8, some - 8 * j));
+                    sum[j] = v8f_fma(v, v8f_load_all(w + tap * padded + n + 8 * j), sum[j]);
+                }
             }
-            v8f_store(y + m * s.out_c + n, epilogue(sum, args, m, n, lanes), lanes);
+            MCP26_UNROLL for (int64_t j = 0; j < PLAIN_VECTORS; j++) {
+                int64_t c = n + 8 * j, lanes = mcp26_min(8, some - 8 * j);
+                if (lanes <= 0) continue;
+                v8f_store(y + m * s.out_c + c, epilogue(sum[j], args, m, c, lanes), lanes);
+            }
         }
     }
 }

@@ -3,8 +3,8 @@
  * values.
  *
  * A tensor is seen as [axes[0].in] ... [axes[rank-1].in][inner] in memory order: the last axis is one that is resized,
- * `inner` is what lies behind it, neighbours that stay as they are have been merged. Units: lines (all axes but the
- * last) times blocks of RESIZE_BLOCK positions along the last axis.
+ * `inner` is what lies behind it, neighbours that stay as they are have been merged. Units: blocks of RESIZE_BLOCK
+ * positions along the last axis, times lines (all axes but the last).
  *
  * Coordinates are computed in float, as in ONNX Runtime. Taps beyond the edge take the edge's element, or weigh nothing
  * with exclude_outside. A filter against aliasing is the kernel of the mode, stretched by the step between samples.
@@ -14,7 +14,7 @@
 
 #include "move.h"
 
-enum { RESIZE_RANK = 8, RESIZE_BLOCK = 64, RESIZE_ROWS = 16, RESIZE_PART = 64 };
+enum { RESIZE_RANK = 8, RESIZE_BLOCK = 64, RESIZE_ROWS = 16, RESIZE_INNER = 4, RESIZE_PIECE = 320 };
 
 typedef enum { RESIZE_NEAREST, RESIZE_LINEAR, RESIZE_CUBIC } resize_mode;
 typedef enum {
@@ -143,57 +143,89 @@ typedef struct {
     int is_first; /* the output holds no sum yet */
 } resize_rows;
 
-/* Positions from ... to-1 of the last axis, vectors along `inner`. */
-MCP26_INLINE void resize_wide(resize_method m, resize_axis a, int64_t inner, const resize_rows *rows, float *y,
-                              float outside, int64_t from, int64_t to) {
-    for (int64_t o = from; o < to; o++) {
-        resize_taps t = resize_taps_at(m, a, o);
+/* The taps of a block of positions along the last axis, for all lines. */
+MCP26_INLINE void resize_block(resize_method m, resize_axis a, int64_t block, resize_taps *taps) {
+    int64_t from = block * RESIZE_BLOCK, to = mcp26_min(a.out, from + RESIZE_BLOCK);
+    for (int64_t o = from; o < to; o++) taps[o - from] = resize_taps_at(m, a, o);
+}
+
+/* `count` positions with these taps, vectors along `inner`. */
+MCP26_INLINE void resize_wide(resize_method m, resize_axis a, int64_t inner, const resize_rows *rows,
+                              const resize_taps *taps, int64_t count, float *y, float outside) {
+    for (int64_t o = 0; o < count; o++) {
+        const resize_taps *t = taps + o;
         for (int64_t n = 0; n < inner; n += 8) {
             int64_t lanes = mcp26_min(8, inner - n);
             v8f sum = rows->is_first ? v8f_splat(0.0f) : v8f_load(y + o * inner + n, lanes);
             for (int64_t k = 0; k < rows->count; k++) {
-                for (int64_t i = 0; i < t.count; i++) {
-                    v8f weight = rows->weight[k] * resize_weight(m, a, &t, i);
-                    v8f v = v8f_load(rows->line[k] + resize_index(a, &t, i) * inner + n, lanes);
+                for (int64_t i = 0; i < t->count; i++) {
+                    v8f weight = rows->weight[k] * resize_weight(m, a, t, i);
+                    v8f v = v8f_load(rows->line[k] + resize_index(a, t, i) * inner + n, lanes);
                     sum = v8f_fma(v, weight, sum);
                 }
             }
-            v8f_store(y + o * inner + n, t.is_outside ? v8f_splat(outside) : sum, lanes);
+            v8f_store(y + o * inner + n, t->is_outside ? v8f_splat(outside) : sum, lanes);
         }
     }
 }
 
-/* The same where `inner` is small: vectors along positions and `inner` together. Not for filters. */
-MCP26_INLINE void resize_narrow(resize_method m, resize_axis a, int64_t inner, const resize_rows *rows, float *y,
-                                float outside, int64_t from, int64_t to) {
-    enum { MOST = 4 };
-    int64_t taps = m.mode == RESIZE_LINEAR ? 2 : 4;
-    for (int64_t e = from * inner; e < to * inner; e += RESIZE_PART) {
-        int64_t part = mcp26_min(RESIZE_PART, to * inner - e), index[MOST][RESIZE_PART];
-        float weight[MOST][RESIZE_PART];
-        int32_t is_outside[RESIZE_PART];
-        for (int64_t j = 0; j < RESIZE_PART; j++) {
-            int64_t at = mcp26_min(e + j, to * inner - 1);
-            resize_taps t = resize_taps_at(m, a, at / inner);
-            is_outside[j] = t.is_outside ? -1 : 0;
-            MCP26_UNROLL for (int64_t i = 0; i < taps; i++) {
-                index[i][j] = resize_index(a, &t, i) * inner + at % inner;
-                weight[i][j] = t.weight[i];
+/* The taps of a block where `inner` is small, by element of the block; all lie in low ... high-1 of a line. */
+typedef struct {
+    int32_t index[4][RESIZE_BLOCK * RESIZE_INNER];
+    float weight[4][RESIZE_BLOCK * RESIZE_INNER];
+    int32_t is_outside[RESIZE_BLOCK * RESIZE_INNER];
+    int64_t low, high;
+} resize_elements;
+
+MCP26_INLINE int resize_is_narrow(resize_method m, resize_axis a, int64_t inner) {
+    return inner <= RESIZE_INNER && a.in * inner < INT32_MAX && !m.antialias;
+}
+
+MCP26_INLINE int64_t resize_tap_count(resize_method m) { return m.mode == RESIZE_LINEAR ? 2 : 4; }
+
+MCP26_INLINE void resize_spread(resize_method m, resize_axis a, int64_t inner, const resize_taps *taps, int64_t count,
+                                resize_elements *e) {
+    int64_t whole = mcp26_ceil_div(count * inner, 8) * 8;
+    e->low = INT64_MAX, e->high = 0;
+    for (int64_t j = 0; j < whole; j++) {
+        int64_t at = mcp26_min(j, count * inner - 1);
+        const resize_taps *t = taps + at / inner;
+        e->is_outside[j] = t->is_outside ? -1 : 0;
+        MCP26_UNROLL for (int64_t i = 0; i < resize_tap_count(m); i++) {
+            int64_t index = resize_index(a, t, i) * inner + at % inner;
+            e->index[i][j] = (int32_t)index;
+            e->weight[i][j] = t->weight[i];
+            e->low = mcp26_min(e->low, index), e->high = mcp26_max(e->high, index + 1);
+        }
+    }
+}
+
+/* Vectors along positions and `inner` together. Where the block reads a short piece of several lines, they are added up
+ * before elements are picked. */
+MCP26_INLINE void resize_narrow(resize_method m, const resize_rows *lines, const resize_elements *e, int64_t count,
+                                float *y, float outside) {
+    resize_rows rows = *lines;
+    float piece[RESIZE_PIECE];
+    if (rows.count > 1 && e->high - e->low <= RESIZE_PIECE) {
+        for (int64_t j = e->low; j < e->high; j += 8) {
+            int64_t lanes = mcp26_min(8, e->high - j);
+            v8f sum = 0.0f;
+            for (int64_t k = 0; k < rows.count; k++) sum = v8f_fma(v8f_load(rows.line[k] + j, lanes), rows.weight[k], sum);
+            v8f_store(piece + j - e->low, sum, lanes);
+        }
+        rows.line[0] = piece - e->low, rows.weight[0] = 1.0f, rows.count = 1;
+    }
+    for (int64_t j = 0; j < count; j += 8) {
+        int64_t lanes = mcp26_min(8, count - j);
+        v8f sum = rows.is_first ? v8f_splat(0.0f) : v8f_load(y + j, lanes);
+        for (int64_t k = 0; k < rows.count; k++) {
+            MCP26_UNROLL for (int64_t i = 0; i < resize_tap_count(m); i++) {
+                v8f v = 0.0f;
+                MCP26_UNROLL for (int64_t l = 0; l < 8; l++) v[l] = rows.line[k][e->index[i][j + l]];
+                sum = v8f_fma(v, v8f_load_all(e->weight[i] + j) * rows.weight[k], sum);
             }
         }
-        for (int64_t j = 0; j < part; j += 8) {
-            int64_t lanes = mcp26_min(8, part - j);
-            v8f sum = rows->is_first ? v8f_splat(0.0f) : v8f_load(y + e + j, lanes);
-            for (int64_t k = 0; k < rows->count; k++) {
-                MCP26_UNROLL for (int64_t i = 0; i < taps; i++) {
-                    v8f v = 0.0f;
-                    MCP26_UNROLL for (int64_t l = 0; l < 8; l++) v[l] = rows->line[k][index[i][j + l]];
-                    sum = v8f_fma(v, v8f_load_all(weight[i] + j) * rows->weight[k], sum);
-                }
-            }
-            sum = v8f_select(v8i_load_all(is_outside + j), v8f_splat(outside), sum);
-            v8f_store(y + e + j, sum, lanes);
-        }
+        v8f_store(y + j, v8f_select(v8i_load_all(e->is_outside + j), v8f_splat(outside), sum), lanes);
     }
 }
 
@@ -208,6 +240,12 @@ MCP26_INLINE int resize_line(resize_method m, int64_t rank, const resize_axis *a
     return is_outside;
 }
 
+MCP26_INLINE int64_t resize_lines(int64_t rank, const resize_axis *axes) {
+    int64_t lines = 1;
+    for (int64_t d = 0; d + 1 < rank; d++) lines *= axes[d].out;
+    return lines;
+}
+
 /* `lines` is the product of all axes' output sizes but the last one's, which is `out`. */
 MCP26_INLINE int64_t resize_units(int64_t lines, int64_t out) { return lines * mcp26_ceil_div(out, RESIZE_BLOCK); }
 
@@ -215,13 +253,20 @@ MCP26_INLINE int64_t resize_units(int64_t lines, int64_t out) { return lines * m
 MCP26_INLINE void resize_f32(resize_method m, int64_t rank, const resize_axis *axes, int64_t inner, const float *x,
                              float *y, float outside, int64_t begin, int64_t end) {
     resize_axis a = axes[rank - 1];
-    int64_t blocks = mcp26_ceil_div(a.out, RESIZE_BLOCK);
+    int64_t lines = resize_lines(rank, axes), block = -1, is_narrow = resize_is_narrow(m, a, inner);
+    resize_taps taps[RESIZE_BLOCK];
+    resize_elements elements;
     for (int64_t u = begin; u < end; u++) {
-        int64_t from = u % blocks * RESIZE_BLOCK, to = mcp26_min(a.out, from + RESIZE_BLOCK);
-        float *line = y + u / blocks * a.out * inner;
+        int64_t from = u / lines * RESIZE_BLOCK, count = mcp26_min(RESIZE_BLOCK, a.out - from);
+        float *to = y + (u % lines * a.out + from) * inner;
         resize_taps t[RESIZE_RANK];
-        if (resize_line(m, rank, axes, u / blocks, t)) {
-            for (int64_t e = from * inner; e < to * inner; e++) line[e] = outside;
+        if (u / lines != block) {
+            block = u / lines;
+            resize_block(m, a, block, taps);
+            if (is_narrow) resize_spread(m, a, inner, taps, count, &elements);
+        }
+        if (resize_line(m, rank, axes, u % lines, t)) {
+            for (int64_t e = 0; e < count * inner; e++) to[e] = outside;
             continue;
         }
         int64_t index[RESIZE_RANK] = {0};
@@ -242,10 +287,10 @@ MCP26_INLINE void resize_f32(resize_method m, int64_t rank, const resize_axis *a
                     if (!is_more) index[d] = 0;
                 }
             }
-            if (inner >= 8 || m.antialias)
-                resize_wide(m, a, inner, &rows, line, outside, from, to);
+            if (is_narrow)
+                resize_narrow(m, &rows, &elements, count * inner, to, outside);
             else
-                resize_narrow(m, a, inner, &rows, line, outside, from, to);
+                resize_wide(m, a, inner, &rows, taps, count, to, outside);
         }
     }
 }
@@ -255,20 +300,33 @@ MCP26_INLINE void resize_f32(resize_method m, int64_t rank, const resize_axis *a
     MCP26_INLINE void resize_nearest_##BITS(resize_method m, int64_t rank, const resize_axis *axes, int64_t inner,    \
                                             const T *x, T *y, T outside, int64_t begin, int64_t end) {                \
         resize_axis a = axes[rank - 1];                                                                               \
-        int64_t blocks = mcp26_ceil_div(a.out, RESIZE_BLOCK);                                                         \
+        int64_t lines = resize_lines(rank, axes), block = -1;                                                         \
+        int64_t index[RESIZE_BLOCK]; /* -1: outside */                                                                \
         for (int64_t u = begin; u < end; u++) {                                                                       \
-            int64_t from = u % blocks * RESIZE_BLOCK, to = mcp26_min(a.out, from + RESIZE_BLOCK), offset = 0;         \
-            T *line = y + u / blocks * a.out * inner;                                                                 \
+            int64_t from = u / lines * RESIZE_BLOCK, count = mcp26_min(RESIZE_BLOCK, a.out - from), offset = 0;       \
+            T *to = y + (u % lines * a.out + from) * inner;                                                           \
             resize_taps t[RESIZE_RANK];                                                                               \
-            int is_outside = resize_line(m, rank, axes, u / blocks, t);                                               \
+            int is_outside = resize_line(m, rank, axes, u % lines, t);                                                \
             for (int64_t d = 0; d + 1 < rank; d++) offset = offset * axes[d].in + resize_index(axes[d], &t[d], 0);    \
-            const T *source = x + offset * a.in * inner;                                                              \
-            for (int64_t o = from; o < to; o++) {                                                                     \
-                resize_taps tap = resize_taps_at(m, a, o);                                                            \
-                if (is_outside || tap.is_outside)                                                                     \
-                    fill_##BITS(line + o * inner, outside, inner);                                                    \
-                else                                                                                                  \
-                    move_run_##BITS(line + o * inner, source + resize_index(a, &tap, 0) * inner, inner);              \
+            const T *line = x + offset * a.in * inner;                                                                \
+            if (u / lines != block) {                                                                                 \
+                block = u / lines;                                                                                    \
+                for (int64_t o = 0; o < count; o++) {                                                                 \
+                    resize_taps tap = resize_taps_at(m, a, from + o);                                                 \
+                    index[o] = tap.is_outside ? -1 : resize_index(a, &tap, 0);                                        \
+                }                                                                                                     \
+            }                                                                                                         \
+            if (is_outside) {                                                                                         \
+                fill_##BITS(to, outside, count * inner);                                                              \
+            } else if (inner == 1) {                                                                                  \
+                for (int64_t o = 0; o < count; o++) to[o] = index[o] < 0 ? outside : line[index[o]];                  \
+            } else {                                                                                                  \
+                for (int64_t o = 0; o < count; o++) {                                                                 \
+                    if (index[o] < 0)                                                                                 \
+                        fill_##BITS(to + o * inner, outside, inner);                                                  \
+                    else                                                                                              \
+                        move_run_##BITS(to + o * inner, line + index[o] * inner, inner);                              \
+                }                                                                                                     \
             }                                                                                                         \
         }                                                                                                             \
     }

@@ -91,6 +91,17 @@ for policy in ("not_larger", "not_smaller"):
     op(f"{policy}, nearest", "Resize", (1, 2, 4, 8), None, None, ints(7, 9), **attrs)
     op(f"{policy}, linear", "Resize", (1, 2, 4, 8), None, None, ints(3, 16), mode="linear", **attrs)
 
+# ---- between convolutions, which want channels last
+for mode, channels in itertools.product(("nearest", "linear", "cubic"), (3, 6, 20)):
+    FAMILY.graph(
+        f"{mode} between Convs, {channels} channels",
+        lambda g, mode=mode, channels=channels: g(
+            "Conv",
+            g("Resize", g("Conv", (2, 4, 5, 6), W((channels, 4, 2, 2))), None, floats(1, 1, 2, 1.6), mode=mode),
+            W((3, channels, 3, 2)),
+        ),
+    )
+
 # ---- the rest of the attributes
 op("exclude_outside", "Resize", X, None, floats(1, 1, 2, 0.8), mode="cubic", exclude_outside=1, cubic_coeff_a=-0.5)
 for mode in ("linear", "cubic"):
