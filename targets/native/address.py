@@ -14,13 +14,14 @@ _BASES = {
     "input": "env->inputs[{}].data",
     "output": "env->outputs[{}].data",
     "constant": "env->shards[{}].base",
+    "symbols": "env->symbols",
 }
 
 
 @dataclass(frozen=True)
 class Address:
     """``offset`` bytes from the start of the arena, of buffer ``index`` whose place is planned at run time, of an
-    input, of an output, or of a shard."""
+    input, of an output, or of a shard; or the table of symbol values."""
 
     kind: str
     index: int

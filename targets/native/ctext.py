@@ -93,6 +93,11 @@ def size_variable(name: str) -> str:
     return "size_" + re.sub(r"\W", lambda match: f"_{ord(match.group()):x}_", name)
 
 
+def uses_variable(text: str, name: str) -> bool:
+    """Whether C text uses the variable for the symbolic size called ``name``."""
+    return re.search(rf"\b{size_variable(name)}\b", text) is not None
+
+
 def size(value: Dim) -> str:
     """A size as C text: a literal, or an expression over the symbols' variables."""
     return str(value) if isinstance(value, int) else f"({_SizePrinter().doprint(value)})"

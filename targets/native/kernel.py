@@ -14,7 +14,7 @@ from mcpc.errors import ModelError
 from mcpc.ir import Dim, DType, Node, TensorType, Value, names_of
 from mcpc.ops import InferContext
 
-from .ctext import c_type, indent, literal, size, size_variable
+from .ctext import c_type, indent, literal, size, size_variable, uses_variable
 from .expression import Printer, load, vector_type
 from .iteration import rows_and_columns
 from .region import Region
@@ -54,7 +54,12 @@ class Workspace:
     nbytes: Dim
 
 
-Operand = Value | Array | Workspace
+@dataclass(frozen=True)
+class Symbols:
+    """The table of symbol values, for functions that see the operands only."""
+
+
+Operand = Value | Array | Workspace | Symbols
 
 
 @dataclass
@@ -103,7 +108,7 @@ class KernelBuilder:
 
     def _pointer(self, operand: Operand) -> int:
         for index, known in enumerate(self._operands):
-            if known is operand:
+            if known is operand or (isinstance(known, Symbols) and isinstance(operand, Symbols)):
                 return index
         self._operands.append(operand)
         return len(self._operands) - 1
@@ -211,13 +216,25 @@ class KernelBuilder:
             terms.append("n" if column == 1 else f"n * {self.size(column)}")
         return load(outer.dtype, " + ".join(terms), self.size(column), "lanes")
 
+    def _with_sizes(self, function: str) -> str:
+        """``function`` with the sizes that it uses as variables; its operands are ``args``."""
+        names = [name for name in self._symbols if uses_variable(function, name)]
+        if not names:
+            return function
+        table = self._pointer(Symbols())
+        head, body = function.split("{\n", 1)
+        lines = [
+            f"const int64_t {size_variable(name)} = ARG(int64_t, {table})[SYMBOL_INDEX({name!r})];" for name in names
+        ]
+        return f"{head}{{\n{indent(lines)}\n{body}"
+
     def build(self) -> Step:
         node = self.node
         text = "\n".join(
             [
                 *(f'#include "{header}"' for header in dict.fromkeys(self.headers)),
                 "",
-                *self._functions,
+                *map(self._with_sizes, self._functions),
                 f"int32_t {SELF}(mcp26_env *env, void *arg, int64_t begin, int64_t end, uint32_t worker) {{",
                 "    const void *const *args = arg;",
                 "    (void)env, (void)args, (void)begin, (void)end, (void)worker;",

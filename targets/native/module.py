@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mcpc.ir import Graph, names_of
+from mcpc.ir import Graph
 
 from .address import Address
 from .arena import Arena
-from .ctext import comment, indent, size_variable
+from .ctext import comment, indent, size_variable, uses_variable
 from .kernel import Kernel, Step
 from .plan import plan_text
 from .toolchain import Unit
@@ -50,6 +50,7 @@ def units(graph: Graph, calls: Sequence[Call], arena: Arena) -> list[Unit]:
 def _symbol_accessors(graph: Graph, text: str) -> str:
     for index, name in enumerate((*graph.symbols(), *graph.data_symbols())):
         text = text.replace(f"SYMBOL({name!r})", f"env->symbols[{index}]")
+        text = text.replace(f"SYMBOL_INDEX({name!r})", str(index))
     return text
 
 
@@ -57,8 +58,9 @@ def _steps(graph: Graph, calls: Sequence[Call], kernels: Sequence[Kernel], arena
     headers = sorted({line for kernel in kernels for line in kernel.text.splitlines() if line.startswith("#include")})
     parts = ['#include "kernel.h"', '#include "plan.h"', *headers, "", *(kernel.prototype for kernel in kernels), ""]
     parts.append(plan_text(graph, [call.step for call in calls], arena))
+    symbols = [*graph.symbols(), *graph.data_symbols()]
     for index, call in enumerate(calls):
-        parts.append(_step(index, call))
+        parts.append(_step(index, call, symbols))
     cases = [f"case {index}: return step_{index}(env);" for index in range(len(calls))]
     parts += [
         '__attribute__((visibility("default"))) int64_t mcp26_entry(mcp26_env *env, uint32_t step) {',
@@ -72,7 +74,7 @@ def _steps(graph: Graph, calls: Sequence[Call], kernels: Sequence[Kernel], arena
     return _symbol_accessors(graph, "\n".join(parts))
 
 
-def _step(index: int, call: Call) -> str:
+def _step(index: int, call: Call, symbols: Sequence[str]) -> str:
     step, parallel = call.step, call.parallel
     name = step.kernel.name
     alone = f"{name}(env, args, 0, {step.units}, 0)"
@@ -89,8 +91,7 @@ def _step(index: int, call: Call) -> str:
         lines += [f"status = plan_again(env, {index + 1}, mcp26_plan);", "if (status) return status;"]
     lines.append(f"return {index + 1};")
     text = "\n".join(lines)
-    names = [symbol for symbol in step.symbols if size_variable(symbol) in text]
-    names += [symbol for symbol in names_of(address.offset for address in call.addresses) if symbol not in names]
+    names = [symbol for symbol in symbols if uses_variable(text, symbol)]
     lines[:0] = [f"const int64_t {size_variable(symbol)} = SYMBOL({symbol!r});" for symbol in names]
     title = comment(f"step {index}: {call.title}")
     return f"/* {title} */\nstatic int64_t step_{index}(mcp26_env *env) {{\n{indent(lines)}\n}}\n"

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from mcpc.ir import Dim, Graph, is_static, names_of
 
 from .arena import Arena
-from .ctext import indent, size, size_variable
+from .ctext import indent, size, size_variable, uses_variable
 from .kernel import Step
 
 
@@ -56,7 +56,7 @@ def plan_text(graph: Graph, steps: Sequence[Step], arena: Arena) -> str:
         variables = [
             f"const int64_t {size_variable(name)} = SYMBOL({name!r});"
             for name in (*graph.symbols(), *graph.data_symbols())
-            if size_variable(name) in text
+            if uses_variable(text, name)
         ]
         lines += [f"if (step == {phase}) {{", *(f"    {line}" for line in (*variables, *body)), "}"]
     return (

@@ -12,6 +12,7 @@ from mcpc.targets.native import family as native
 
 from . import runners
 from .case import Case, Family
+from .conftest import Once
 from .families import FAMILIES
 from .graphs import Array
 
@@ -21,26 +22,6 @@ needs_qemu = pytest.mark.skipif(bool(runners.missing_for_aarch64()), reason=runn
 BASELINE = ("elementwise", "reductions", "storage")
 
 CASES = [case for family in FAMILIES.values() for case in family]
-Once = Callable[[tuple[Any, ...], Callable[[], Any]], Any]
-
-
-@pytest.fixture(scope="session")
-def once() -> Once:
-    """``once(key, make)`` is what ``make()`` gave or raised when it was first asked for under this key."""
-    kept: dict[tuple[Any, ...], tuple[Any, Exception | None]] = {}
-
-    def get(key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
-        if key not in kept:
-            try:
-                kept[key] = make(), None
-            except Exception as error:
-                kept[key] = None, error
-        result, error = kept[key]
-        if error is not None:
-            raise error
-        return result
-
-    return get
 
 
 @pytest.fixture(scope="session")
