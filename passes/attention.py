@@ -11,7 +11,7 @@ from mcpc.pipeline import Pass, PassContext
 from mcpc.rewrite import constant_of, control_flow_graphs, made_by, only_user
 
 from .fuse import replace_by_fused
-from .rules.shapes import same_type
+from .rules.shapes import constant_scalar, same_type
 
 #: Batch, heads, rows, columns.
 MAX_RANK = 4
@@ -19,8 +19,9 @@ MAX_RANK = 4
 
 @dataclass(frozen=True)
 class FuseAttention(Pass):
-    """The fused node has kind "attention"; its body holds the parts as they were, in this order: MatMul, elementwise
-    operators of one tensor and any that broadcast to it, Softmax, perhaps Where(IsNaN(p), 0, p), MatMul."""
+    """The fused node has kind "attention"; its body holds the parts as they were, in this order: scalar factors of queries
+    and keys, MatMul, elementwise operators of its result and any that broadcast to it, Softmax, perhaps
+    Where(IsNaN(p), 0, p), MatMul."""
 
     name: ClassVar[str] = "attention"
 
@@ -47,12 +48,24 @@ def _parts(root: Node, graph: Graph) -> list[Node] | None:
         return None
     q, k = chain[0].inputs
     assert q is not None and k is not None
+    scales = [*_scales(q, graph), *_scales(k, graph)]
     ranks = [value.type.rank for value in (q, k, v)]
     if not all(rank is not None and 2 <= rank <= MAX_RANK for rank in ranks) or k.is_constant:
         return None
     is_float = all(value.dtype is DType.float32 for value in (q, k, v))
     is_fixed = isinstance(q.type.dims[-1], int) and isinstance(v.type.dims[-1], int)
-    return [*chain, softmax, *guard, root] if is_float and is_fixed else None
+    return [*scales, *chain, softmax, *guard, root] if is_float and is_fixed else None
+
+
+def _scales(value: Value, graph: Graph) -> list[Node]:
+    """The multiplications by constant scalars that make ``value``, one after the other."""
+    node = made_by(value, "Mul", "Div")
+    if node is None or not only_user(value, graph):
+        return []
+    for x, factor in (node.inputs, node.inputs[::-1])[: 1 if node.is_op("Div") else 2]:
+        if x is not None and constant_scalar(factor) is not None and same_type(x, value):
+            return [*_scales(x, graph), node]
+    return []
 
 
 def _softmax(value: Value | None, graph: Graph) -> tuple[Node, list[Node]] | None:

@@ -73,6 +73,6 @@ class Region:
 
 
 def _score_of(body: Graph) -> tuple[Node, ...]:
-    """The elementwise nodes before the Softmax."""
-    end = next(index for index, node in enumerate(body.nodes) if node.is_op("Softmax"))
-    return tuple(node for node in body.nodes[:end] if ops.is_elementwise(node))
+    """The elementwise nodes between the first product and the Softmax."""
+    first, end = (next(i for i, node in enumerate(body.nodes) if node.is_op(op)) for op in ("MatMul", "Softmax"))
+    return tuple(body.nodes[first + 1 : end])

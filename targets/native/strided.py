@@ -22,9 +22,16 @@ def reads_strided(node: Node, value: Value, layout: Layout) -> bool:
     if not region.is_attention or node.body is None:
         return False
     first, *_, last = [inner for inner in node.body.nodes if inner.is_op("MatMul")]
-    if value is region.outer(first.inputs[1]):
+    if value is region.outer(_source(first.inputs[1])):
         return True
-    return rows and any(value is region.outer(each) for each in (first.inputs[0], last.inputs[1]))
+    return rows and any(value is region.outer(_source(each)) for each in (first.inputs[0], last.inputs[1]))
+
+
+def _source(value: Value | None) -> Value | None:
+    """What a body's value is made of by factors: the value from outside."""
+    while value is not None and value.producer is not None:
+        value = next(each for each in value.producer.inputs if each is not None and not each.is_constant)
+    return value
 
 
 def transposed_layout(node: Node) -> Layout:

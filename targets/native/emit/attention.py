@@ -114,7 +114,7 @@ def fused_attention(b: KernelBuilder) -> None:
     body = b.node.body
     assert body is not None
     first, *_, last = [node for node in body.nodes if node.is_op("MatMul")]
-    q, k, v = first.inputs[0], first.inputs[1], last.inputs[1]
+    (q, factor_q), (k, factor_k), v = unscaled(first.inputs[0]), unscaled(first.inputs[1]), last.inputs[1]
     q_type, k_type, v_type = (b.outer(value).type for value in (q, k, v))
     out = b.node.output.type
     batch = (*[1] * (4 - len(out.dims)), *out.dims[:-2])
@@ -130,9 +130,10 @@ def fused_attention(b: KernelBuilder) -> None:
 
     printer = Printer(operand)
     printer.define(first.output, "acc")
+    factor = literal(np.float32(factor_q * factor_k), DType.float32)
     for node in b.region.chain:
         printer.node(node)
-    score.lines = printer.statements
+    score.lines = [f"acc = acc * {factor};"] * (factor_q * factor_k != 1.0) + printer.statements
     result = printer.text(softmax_of(body.nodes).inputs[0] or first.output)
     b.headers.append("vmath.h")
     batch_k, head_k, component, key = steps_of(k_type)
@@ -142,6 +143,19 @@ def fused_attention(b: KernelBuilder) -> None:
         "y": b.output(), "y_step": steps_text(b, steps_of(out)),
         "keys": f"{{{keys}}}", **UNBOUNDED, "is_guarded": int(any(node.is_op("IsNaN") for node in body.nodes)),
     })  # fmt: skip
+
+
+def unscaled(value: Value | None) -> tuple[Value, float]:
+    """A value that comes from outside the body, and the factor that the body gives it."""
+    assert value is not None
+    node = value.producer
+    if node is None:
+        return value, 1.0
+    x, other = node.inputs if node.inputs[1] is not None and node.inputs[1].is_constant else node.inputs[::-1]
+    assert other is not None and other.data is not None
+    number = float(other.data.reshape(-1)[0])
+    outer, factor = unscaled(x)
+    return outer, factor / number if node.is_op("Div") else factor * number
 
 
 def softmax_of(nodes: Sequence[Node]) -> Node:
