@@ -10,7 +10,7 @@ from mcpc import ops
 from mcpc.ir import MCPC, Graph, Node, Value
 from mcpc.pipeline import Pass, PassContext
 
-from .quantized import fold
+from .quantized import along_axis, dequantized
 from .region import Region, is_expansion
 
 #: Operators whose second operand kernels can expand while they read it (gemm_q8.h).
@@ -25,8 +25,7 @@ class AbsorbWeights(Pass):
 
     def __call__(self, graph: Graph, ctx: PassContext) -> Graph:
         for node in [node for node in graph.nodes if is_expansion(node)]:
-            if not graph.is_output(node.output):
-                _place(graph, node, ctx)
+            _place(graph, node, ctx)
         return graph
 
 
@@ -34,15 +33,19 @@ def _place(graph: Graph, expansion: Node, ctx: PassContext) -> None:
     weight, stored = expansion.output, expansion.inputs[0]
     assert stored is not None
     bytes = {"bytes": float(stored.type.nbytes), "expanded": float(weight.type.nbytes)}
+    floats: Value | None = None
     for user in dict.fromkeys(weight.users):
         if reads_as_weight(user, weight):
             ctx.decide(user, "compress", f"%{weight.name} stays {stored.dtype.name} in the file", **bytes)
             _absorb(graph, user, expansion)
-    if weight.users and not all(ops.is_elementwise(user) for user in weight.users):
-        ctx.decide(weight.users[0], "expand", f"no kernel reads %{weight.name} as {stored.dtype.name}", **bytes)
-        fold(graph, expansion)
-    elif not weight.users:
+        elif Region.of(user).anchor is not None:
+            ctx.decide(user, "expand", f"no kernel reads %{weight.name} as {stored.dtype.name}", **bytes)
+            floats = floats or graph.constant(weight.name, dequantized(expansion))
+            graph.set_inputs(user, [floats if value is weight else value for value in user.inputs])
+    if not weight.users and not graph.is_output(weight):
         graph.remove(expansion)
+    elif not ops.is_elementwise(expansion):
+        along_axis(graph, expansion)
 
 
 def reads_as_weight(node: Node, weight: Value) -> bool:

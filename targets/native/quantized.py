@@ -114,9 +114,10 @@ def _dequantize(graph: Graph, node: Node, ctx: PassContext) -> None:
     if is_expansion(node):
         return
     if all(value is None or value.is_constant for value in node.inputs) and not graph.is_output(node.output):
-        fold(graph, node)
+        graph.replace_uses(node.output, graph.constant(node.output.name, dequantized(node)))
+        graph.remove(node)
     elif not ops.is_elementwise(node):
-        _along_axis(graph, node)
+        along_axis(graph, node)
 
 
 def _widened(graph: Graph, node: Node) -> Node:
@@ -144,18 +145,12 @@ def dequantized(node: Node) -> Array:
     return (steps.astype(np.float32) * spread(node, scale)).astype(node.output.dtype.numpy)
 
 
-def fold(graph: Graph, node: Node) -> None:
-    """Replace what depends on constants only."""
-    graph.replace_uses(node.output, graph.constant(node.output.name, dequantized(node)))
-    graph.remove(node)
-
-
 def _quantize(graph: Graph, node: Node) -> None:
     if not ops.is_elementwise(node):
-        _along_axis(graph, node)
+        along_axis(graph, node)
 
 
-def _along_axis(graph: Graph, node: Node) -> None:
+def along_axis(graph: Graph, node: Node) -> None:
     """A scale that does not broadcast as it is gets a shape that does. Blocks become an axis of their own where they
     divide the axis; left as it is where they do not and the scale is computed."""
     x, scale, zero = node.inputs[0], node.inputs[1], node.input(2)
