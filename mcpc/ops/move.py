@@ -31,6 +31,9 @@ from mcpc.ops.registry import EXACT, Contents, OpDef, moves, register
 
 # ---- Slice
 
+#: From here on a constant end of a Slice means the axis's end: exporters write 10**9, INT32_MAX or INT64_MAX.
+_FAR = 10**9
+
 
 def slice_axes(node: Node, context: InferContext) -> list[tuple[int, Dim | None, Dim | None, int | None]]:
     """(axis, start, end, step) per sliced axis, as the inputs give them; None where only data can show."""
@@ -96,9 +99,9 @@ def slice_start(size: Dim, start: Dim, step: int) -> Dim | None:
 def _clamped(size: Dim, position: Dim, low: int, high: Dim) -> Dim | None:
     """``position``, counted from the end where negative, within low … high; high wins where the axis is empty."""
     if isinstance(position, int):
-        if position >= 2**31 - 1:
+        if position >= _FAR:
             return high
-        if position <= -(2**31 - 1):
+        if position <= -_FAR:
             return smaller(low, high)
     elif not position.is_nonnegative and not position.is_negative:
         return None
@@ -201,7 +204,7 @@ def infer_concat(node: Node, context: InferContext) -> list[TensorType]:
     sizes: list[Dim] = list(known[0].dims)
     for type in known[1:]:
         for other in range(rank):
-            if other != axis:
+            if other != axis and sizes[other] != type.dims[other]:
                 what = "sizes of Concat's inputs beside axis " + f"{axis} (" + ", ".join(map(show, known)) + ")"
                 sizes[other] = unify(node, sizes[other], type.dims[other], what)
     if len(known) < len(types):

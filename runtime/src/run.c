@@ -45,6 +45,17 @@ int32_t mcp26_session_grow(mcp26_env *env, uint64_t bytes) {
     return 0;
 }
 
+static void append_input_shapes(mcp26_session *session) {
+    for (uint32_t i = 0; i < session->model->info.input_count; i++) {
+        const mcp26_tensor *input = &session->inputs[i];
+        mcp26_append(&session->error, "%s'%s' [", i == 0 ? "; the inputs: " : ", ", session->model->inputs[i].name);
+        for (uint32_t d = 0; d < input->rank; d++) {
+            mcp26_append(&session->error, "%s%" PRId64, d == 0 ? "" : ", ", input->shape[d]);
+        }
+        mcp26_append(&session->error, "]");
+    }
+}
+
 /* What only the data could show, in words. */
 static mcp26_status data_failed(mcp26_session *session, uint32_t step, const char *name) {
     const mcp26_fault *fault = &session->env.fault;
@@ -57,6 +68,7 @@ static mcp26_status data_failed(mcp26_session *session, uint32_t step, const cha
     case MCP26_DATA_SHAPE:
         mcp26_append(&session->error, "sizes do not fit together: %" PRId64 " and %" PRId64, fault->index,
                      fault->bound);
+        append_input_shapes(session);
         break;
     case MCP26_DATA_DIVIDE: mcp26_append(&session->error, "integer division by zero"); break;
     case MCP26_DATA_BOUND:

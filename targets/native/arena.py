@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from mcpc._schema import BufferT
 from mcpc.dim_range import largest
-from mcpc.ir import Dim, SizeBound, dim
+from mcpc.ir import Dim, SizeBound, dim, names_of, symbol
 
 from . import memory_plan
 from .address import Address
@@ -17,14 +17,21 @@ MOST_BYTES = 2**47
 
 
 class Arena:
-    """The places of ``buffers``. Where every size has a limit within the ``bounds`` of its symbols, each buffer gets
-    room for its largest size at a fixed place, and running allocates nothing. Otherwise (``is_dynamic``) generated code
-    plans the places for the sizes of a run with the same best-fit method, see plan.h."""
+    """The places of ``buffers``. Where every symbol in their sizes has a limit in ``bounds``, each buffer gets room for
+    its largest size at a fixed place, and running allocates nothing. Otherwise (``is_dynamic``) generated code plans
+    the places for the sizes of a run with the same best-fit method, see plan.h."""
 
     def __init__(self, buffers: Sequence[Buffer], bounds: Mapping[str, SizeBound]) -> None:
         self.buffers = buffers
         self._index = {id(buffer): index for index, buffer in enumerate(buffers)}
-        limits = [largest(buffer.nbytes, bounds) for buffer in buffers]
+        unlimited = {
+            name
+            for name in names_of(size for buffer in buffers for size in buffer.sizes)
+            if largest(symbol(name), bounds) is None
+        }
+        limits = [
+            None if unlimited & set(names_of(buffer.sizes)) else largest(buffer.nbytes, bounds) for buffer in buffers
+        ]
         fixed = [limit for limit in limits if limit is not None and limit <= MOST_BYTES]
         self.is_dynamic = len(fixed) < len(buffers)
         lifetimes = [memory_plan.Lifetime(limit, b.first, b.last) for limit, b in zip(fixed, buffers, strict=False)]

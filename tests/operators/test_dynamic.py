@@ -27,7 +27,7 @@ FIXED = re.compile(
             "not_larger|not_smaller",  # keeps an aspect ratio
             ".*computed weights",  # the window is the weight's size
             "GatherND|ScatterND",  # how many indices make a place
-            "a part read after its tensor could have been overwritten",  # one symbol is broadcast over another
+            "a part read after its tensor could|an operand read beside its",  # a symbol is broadcast over another
         )
     )
 )
