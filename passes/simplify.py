@@ -9,7 +9,7 @@ from mcpc.ir import Graph
 from mcpc.pipeline import Pass, PassContext
 from mcpc.rewrite import apply_rules
 
-from .rules import affine, arithmetic, noops, normalization, pads, reshapes, slices, transposes
+from .rules import affine, arithmetic, noops, normalization, pads, products, reshapes, slices, transposes
 
 #: Every rule. Where several look at an operator, the first that applies wins.
 RULES = (
@@ -26,11 +26,14 @@ RULES = (
     noops.drop_neutral_operand,
     noops.drop_double_inverse,
     noops.reshape_instead_of_reducing_one,
+    reshapes.softmax_without_flattening,
     reshapes.merge_reshapes,
     transposes.merge_transposes,
     transposes.reshape_instead_of_moving_ones,
     transposes.cancel_transposes_around_elementwise,
     transposes.read_transposed_operand,
+    transposes.transpose_without_merging_batches,
+    transposes.drop_ones_before_transposing,
     affine.fold_batch_normalization,
     affine.split_batch_normalization,
     affine.fold_constant_into_bias,
@@ -42,6 +45,7 @@ RULES = (
     pads.merge_pad_into_max_pool,
     slices.merge_slices,
     slices.slice_instead_of_gathering_neighbours,
+    products.multiply_by_part,
     normalization.normalize_in_one,
     normalization.scale_in_normalization,
     normalization.shift_in_normalization,

@@ -29,6 +29,21 @@ def merge_reshapes(node: Node, graph: Graph) -> Patch | None:
     )
 
 
+@rule("Reshape")
+def softmax_without_flattening(node: Node, graph: Graph) -> Patch | None:
+    """A Softmax over the last axis needs no matrix: opsets before 13 made one of every tensor."""
+    softmax = made_by(node.inputs[0], "Softmax", "LogSoftmax")
+    flatten = made_by(softmax.inputs[0], *RESHAPES) if softmax is not None else None
+    x = flatten.inputs[0] if flatten is not None else None
+    if softmax is None or x is None or not same_dims(x.shape, node.output.shape) or not x.shape:
+        return None
+    flat = softmax.output.shape
+    if not flat or softmax.attrs.get("axis", -1) not in (-1, len(flat) - 1) or not same_dims(flat[-1:], x.shape[-1:]):
+        return None
+    patch = Patch(graph, node)
+    return patch.replace(patch.add(softmax.op, [x], {"axis": -1}, node.output.type))
+
+
 def _canonical(node: Node, graph: Graph, x: Value | None) -> Patch | None:
     """One Reshape from ``x``, unless that is what ``node`` is."""
     if x is None or x.shape is None or node.output.shape is None:

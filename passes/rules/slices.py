@@ -16,7 +16,7 @@ _MIN = -(2**63)
 def merge_slices(node: Node, graph: Graph) -> Patch | None:
     """A Slice of a Slice is one, where they cut different axes or an axis of known size."""
     first = made_by(node.inputs[0], "Slice")
-    outer, inner = _ranges(node), _ranges(first) if first is not None else None
+    outer, inner = ranges(node), ranges(first) if first is not None else None
     if first is None or outer is None or inner is None or first.inputs[0] is None:
         return None
     source = first.inputs[0]
@@ -35,7 +35,7 @@ def merge_slices(node: Node, graph: Graph) -> Patch | None:
     return patch.replace(_add_slice(patch, source, inner, node.output.type))
 
 
-def _ranges(node: Node) -> dict[int, tuple[int, int, int]] | None:
+def ranges(node: Node) -> dict[int, tuple[int, int, int]] | None:
     """(start, end, step) by axis; None where a number is not constant."""
     x, starts, ends = node.inputs[0], constant_ints(node.input(1)), constant_ints(node.input(2))
     if x is None or x.type.rank is None or starts is None or ends is None:
@@ -62,7 +62,7 @@ def _add_slice(patch: Patch, x: Value, ranges: dict[int, tuple[int, int, int]], 
 
 @rule("Gather")
 def slice_instead_of_gathering_neighbours(node: Node, graph: Graph) -> Patch | None:
-    """A Gather of one constant index, or of consecutive ones, is a Slice and a Reshape: views, where Gather copies."""
+    """A Gather of one constant index, or of consecutive ones, is a Slice and a Reshape or Squeeze: views, where Gather copies."""
     x, indices = node.inputs[0], constant_of(node.inputs[1])
     if x is None or x.shape is None or indices is None or indices.ndim > 1 or indices.size == 0:
         return None
@@ -76,5 +76,10 @@ def slice_instead_of_gathering_neighbours(node: Node, graph: Graph) -> Patch | N
     patch = Patch(graph, node)
     shape = (*x.shape[:axis], len(first), *x.shape[axis + 1 :])
     part = _add_slice(patch, x, {axis: (first[0], first[-1] + 1, 1)}, TensorType(x.dtype, shape))
-    result = add_reshape(patch, part, node.output.type) if indices.ndim == 0 else part
-    return patch.replace(result) if result is not None else None
+    if indices.ndim == 1:
+        return patch.replace(part)
+    result = add_reshape(patch, part, node.output.type)
+    if result is None:
+        axes = patch.constant(f"{node.output.name}.axes", np.array([axis], np.int64))
+        result = patch.add("Squeeze", [part, axes], {}, node.output.type)
+    return patch.replace(result)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from mcpc import ops
 from mcpc.ir import Graph, Node, TensorType, Value
+from mcpc.ops.context import same
 from mcpc.rewrite import Patch, bypass, made_by, only_user, rule
 
-from .shapes import add_reshape
+from .shapes import add_reshape, same_dims
 
 
 def permutation(node: Node) -> list[int]:
@@ -84,3 +85,47 @@ def read_transposed_operand(node: Node, graph: Graph) -> Patch | None:
             attrs = {**node.attrs, attribute: 1 - node.attrs.get(attribute, 0)}
             return patch.replace(patch.add("Gemm", inputs, attrs, node.output.type))
     return None
+
+
+@rule("Reshape")
+def transpose_without_merging_batches(node: Node, graph: Graph) -> Patch | None:
+    """Matrices that are transposed while their batches are one dimension can be transposed as they are."""
+    transpose = made_by(node.inputs[0], "Transpose")
+    merge = made_by(transpose.inputs[0], "Reshape") if transpose is not None else None
+    x = merge.inputs[0] if merge is not None else None
+    if transpose is None or merge is None or x is None or permutation(transpose) != [0, 2, 1]:
+        return None
+    if x.shape is None or node.output.shape is None or merge.output.shape is None:
+        return None
+    *batches, rows, columns = x.shape
+    is_same = same_dims(merge.output.shape[1:], (rows, columns))
+    if not is_same or not same_dims(node.output.shape, (*batches, columns, rows)):
+        return None
+    perm = [*range(len(batches)), len(batches) + 1, len(batches)]
+    patch = Patch(graph, node)
+    return patch.replace(patch.add("Transpose", [x], {"perm": perm}, node.output.type))
+
+
+@rule("Reshape", "Squeeze")
+def drop_ones_before_transposing(node: Node, graph: Graph) -> Patch | None:
+    """Axes of size 1 that vanish behind a Transpose may as well vanish before it."""
+    transpose = made_by(node.inputs[0], "Transpose")
+    x = transpose.inputs[0] if transpose is not None else None
+    if transpose is None or x is None or x.shape is None or node.output.shape is None:
+        return None
+    kept: list[int] = []  # axes of x, in the order of the result
+    wanted = list(node.output.shape)
+    for axis in permutation(transpose):
+        if len(kept) < len(wanted) and same(x.shape[axis], wanted[len(kept)]):
+            kept.append(axis)
+        elif x.shape[axis] != 1:
+            return None
+    if len(kept) != len(wanted) or len(kept) == len(x.shape):
+        return None
+    patch = Patch(graph, node)
+    shape = tuple(x.shape[axis] for axis in sorted(kept))
+    squeezed = add_reshape(patch, x, TensorType(x.dtype, shape))
+    if squeezed is None:
+        return None
+    perm = [sorted(kept).index(axis) for axis in kept]
+    return patch.replace(patch.add("Transpose", [squeezed], {"perm": perm}, node.output.type))

@@ -26,10 +26,9 @@ Steps = tuple[Dim, Dim, Dim, Dim]
 def steps_of(type: TensorType, batch: Sequence[Dim] = ()) -> Steps:
     """The steps of a tensor [batch, heads, rows, columns], of which leading dimensions may be missing; 0 where its
     batch or heads are broadcast."""
-    given = [0 if size == 1 else step for size, step in zip(type.dims, type.strides, strict=True)]
-    given[-2:] = type.strides[-2:]
-    batch_step, head_step, row, column = [*[0] * (4 - len(given)), *given]
-    return batch_step, head_step, row, column
+    leading = [0 if size == 1 else step for size, step in zip(type.dims[:-2], type.strides[:-2], strict=True)]
+    steps: list[Dim] = [*[0] * (2 - len(leading)), *leading, *type.strides[-2:]]
+    return steps[0], steps[1], steps[2], steps[3]
 
 
 def split_steps(type: TensorType, size: Dim) -> Steps:
@@ -101,6 +100,10 @@ def keys_text(b: KernelBuilder, k: tuple[str, Steps], v: tuple[str, Steps], coun
     return f"{{{k[0]}, {v[0]}, {steps_text(b, k[1])}, {steps_text(b, v[1])}, {b.size(count)}}}"
 
 
+def float32(value: float) -> str:
+    return literal(float(np.float32(value)), DType.float32)
+
+
 #: Every query sees every key.
 UNBOUNDED: dict[str, str | Dim] = {"before": "ATTENTION_ALL", "after": "ATTENTION_ALL", "limit": "ATTENTION_ALL"}
 
@@ -130,7 +133,7 @@ def fused_attention(b: KernelBuilder) -> None:
 
     printer = Printer(operand)
     printer.define(first.output, "acc")
-    factor = literal(np.float32(factor_q * factor_k), DType.float32)
+    factor = float32(factor_q * factor_k)
     for node in b.region.chain:
         printer.node(node)
     score.lines = [f"acc = acc * {factor};"] * (factor_q * factor_k != 1.0) + printer.statements
@@ -191,11 +194,11 @@ def attention(b: KernelBuilder) -> None:
 
     depth_scale = 1.0 / math.sqrt(s.depth) if isinstance(s.depth, int) and s.depth else 1.0
     scale = float(node.attrs.get("scale", depth_scale))
-    score.lines.append(f"acc = acc * {literal(np.float32(scale), DType.float32)};")
+    score.lines.append(f"acc = acc * {float32(scale)};")
     stage(0)
     softcap = float(node.attrs.get("softcap", 0.0))
     if softcap != 0.0:
-        cap = literal(np.float32(softcap), DType.float32)
+        cap = float32(softcap)
         score.lines.append(f"acc = v8f_tanh(acc / {cap}) * {cap};")
     stage(1)
     limit: str | Dim = "ATTENTION_ALL"

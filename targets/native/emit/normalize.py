@@ -31,7 +31,7 @@ def normalize(b: KernelBuilder) -> None:
         product(x.dims[axis:]),
         b.input(anchor.inputs[0]),
         *(operand(b, x, axis, anchor.input(index)) for index in (1, 2)),
-        literal(np.float32(anchor.attrs.get("epsilon", 1e-5)), DType.float32),
+        literal(float(np.float32(anchor.attrs.get("epsilon", 1e-5))), DType.float32),
         *[*outputs, "0", "0"][:3],
         *(epilogue, "args", "begin", "end"),
     )
