@@ -8,6 +8,7 @@
 from mcpc.ir import Node
 from mcpc.ops import (  # noqa: F401
     attention,
+    channels,
     elementwise,
     generate,
     index,
@@ -24,6 +25,7 @@ from mcpc.ops import (  # noqa: F401
     search,
     select,
     shape,
+    vision,
 )
 from mcpc.ops.context import InferContext
 from mcpc.ops.elementwise import Elementwise

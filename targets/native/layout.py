@@ -33,6 +33,9 @@ SPATIAL = (
     "GlobalLpPool",
 )  # fmt: skip
 
+#: Operators on channels-last images whose other inputs are row-major.
+IMAGE = ("LRN", "InstanceNormalization", "GroupNormalization", "GridSample", "RoiAlign")
+
 
 def channels_last(rank: int) -> tuple[int, ...]:
     """(0, 2, 3, 1) for rank 4: N, spatial dimensions, C."""
@@ -134,6 +137,12 @@ def _reduce_wish(node: Node) -> Wish:
     return Wish((chosen, *(KEEP for _ in node.inputs[1:])), chosen if keepdims else None)
 
 
+def _image_wish(node: Node) -> Wish:
+    """The first input and the results channels-last, what describes them row-major."""
+    wanted = channels_last(len(node.output.type.dims))
+    return Wish((wanted, *(None for _ in node.inputs[1:])), wanted)
+
+
 def _resize_wish(node: Node) -> Wish:
     """Channels-last where an image's rows and columns change, so that neighbours in memory share their weights; as the
     model has it where few channels come, or the result goes, row-major anyway."""
@@ -168,6 +177,10 @@ def wish(node: Node) -> Wish:
         return _reduce_wish(node) if has_known_axes(node, ops.InferContext()) else _row_major(node)
     if anchor.is_op("Transpose") and node is anchor:
         return Wish((KEEP,), transposed_layout(node))
+    if anchor.is_op(*IMAGE) and node is anchor:
+        return _image_wish(node)
+    if anchor.is_op("BatchNormalization") and node is anchor:
+        return _agnostic_wish(node)
     if anchor.is_op("Resize") and node is anchor:
         return _resize_wish(node)
     return _row_major(node)

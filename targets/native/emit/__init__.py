@@ -6,6 +6,7 @@ beforehand."""
 
 from . import (
     attention,
+    channels,
     elementwise,
     index,
     integer,
@@ -21,6 +22,7 @@ from . import (
     select,
     sizes,
     spatial,
+    vision,
     windows,
 )
 from .move import copy_step
@@ -28,6 +30,7 @@ from .registry import emit, emit_sizes, emitters, in_place, known_contents, refu
 
 __all__ = [
     "attention",
+    "channels",
     "copy_step",
     "elementwise",
     "emit",
@@ -50,5 +53,6 @@ __all__ = [
     "select",
     "sizes",
     "spatial",
+    "vision",
     "windows",
 ]

@@ -13,12 +13,14 @@ from . import (
     normalization,
     pooling,
     products,
+    quantize,
     recurrent,
     reductions,
     resizing,
     searching,
     storage,
     transposed,
+    vision,
 )
 
 FAMILIES: dict[str, Family] = {
@@ -32,6 +34,7 @@ FAMILIES: dict[str, Family] = {
         elementwise.FAMILY,
         reductions.FAMILY,
         resizing.FAMILY,
+        vision.FAMILY,
         normalization.FAMILY,
         attention.FAMILY,
         recurrent.FAMILY,
@@ -40,6 +43,8 @@ FAMILIES: dict[str, Family] = {
         searching.FAMILY,
         layouts.FAMILY,
         epilogues.FAMILY,
+        quantize.FAMILY,
+        quantize.STORED,
         storage.FAMILY,
         empty.FAMILY,
     )

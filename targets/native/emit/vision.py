@@ -1,0 +1,155 @@
+"""Operators that sample images, and that make what they sample at."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mcpc import ops
+from mcpc.ir import Dim, DType, dim, product
+from mcpc.ops.vision import col2im_window
+
+from ..ctext import float_literal
+from ..kernel import KernelBuilder, unsupported
+from .linear import expect_float32
+from .move import word
+from .registry import emits
+
+#: SAMPLE_AXES of vision.h, and the axes of window_shape in conv_nd.h.
+MOST_AXES = 3
+
+
+def _literal(b: KernelBuilder, type: str, fields: dict[str, str | Dim]) -> str:
+    parts = [f".{name} = {value if isinstance(value, str) else b.size(value)}" for name, value in fields.items()]
+    return f"({type}){{{', '.join(parts)}}}"
+
+
+def _array(b: KernelBuilder, sizes: Sequence[Dim]) -> str:
+    return f"{{{', '.join(map(b.size, sizes))}}}"
+
+
+@emits("GridSample")
+def grid_sample(b: KernelBuilder) -> None:
+    expect_float32(b)
+    anchor = b.anchor
+    x, grid = b.outer(anchor.inputs[0]), b.outer(anchor.inputs[1])
+    items, channels, *sizes = x.type.dims
+    pixels = b.node.output.type.dims[2:]
+    if len(sizes) > MOST_AXES:
+        raise unsupported(b.node, f"sampling along {len(sizes)} axes")
+    mode = str(anchor.attrs.get("mode", "linear"))
+    shape = _literal(
+        b,
+        "sample_shape",
+        {
+            "mode": f"SAMPLE_{mode.upper()}",
+            "padding": f"SAMPLE_{str(anchor.attrs.get('padding_mode', 'zeros')).upper()}",
+            "align_corners": int(anchor.attrs.get("align_corners", 0)),
+            "items": items,
+            "channels": channels,
+            "axes": len(sizes),
+            "in": _array(b, sizes),
+            "pixels": product(pixels),
+        },
+    )
+    b.label = f"grid sample {mode}"
+    b.headers.append("vision.h")
+    b.call("grid_sample_f32", shape, b.input(x), b.input(grid), b.output(), "begin", "end")
+    b.units = b.size(product((items, *pixels)))
+    b.grain = "16"
+
+
+@emits("AffineGrid")
+def affine_grid(b: KernelBuilder) -> None:
+    theta = b.outer(b.anchor.inputs[0])
+    if theta.dtype is not DType.float32:
+        raise unsupported(b.node, f"an operand of type {theta.dtype.name}")
+    items, *sizes, axes = b.node.output.type.dims
+    b.label = "affine grid"
+    b.headers.append("vision.h")
+    b.line(f"const int64_t size[] = {_array(b, sizes)};")
+    align = int(b.anchor.attrs.get("align_corners", 0))
+    b.call("affine_grid_f32", align, axes, "size", b.input(theta), b.output(), "begin", "end")
+    b.units = b.size(product((items, *sizes[:-1])))
+
+
+@emits("RoiAlign")
+def roi_align(b: KernelBuilder) -> None:
+    anchor = b.anchor
+    x, rois, items = (b.outer(value) for value in anchor.inputs)
+    for value in (x, rois):
+        if value.dtype is not DType.float32:
+            raise unsupported(b.node, f"an operand of type {value.dtype.name}")
+    count, channels, out_h, out_w = b.node.output.type.dims
+    is_half = anchor.attrs.get("coordinate_transformation_mode", "half_pixel") == "half_pixel"
+    shape = _literal(
+        b,
+        "roi_shape",
+        {
+            "items": x.type.dims[0],
+            "in_h": x.type.dims[2],
+            "in_w": x.type.dims[3],
+            "channels": channels,
+            "out_h": out_h,
+            "out_w": out_w,
+            "samples": int(anchor.attrs.get("sampling_ratio", 0)),
+            "scale": float_literal(float(anchor.attrs.get("spatial_scale", 1.0))),
+            "offset": float_literal(0.5 if is_half else 0.0),
+            "is_max": int(anchor.attrs.get("mode", "avg") == "max"),
+            "is_index64": int(items.dtype is DType.int64),
+        },
+    )
+    b.label = "roi align"
+    b.headers.append("vision.h")
+    b.line(
+        f"return roi_align_f32(env, {shape}, {b.input(x)}, {b.input(rois)}, {b.input(items)}, {b.output()}, begin, end);"
+    )
+    b.units = b.size(product((count, out_h)))
+
+
+@emits("Col2Im")
+def col2im(b: KernelBuilder) -> None:
+    """The transposed window that moves each block to its place."""
+    x, y = b.outer(b.anchor.inputs[0]), b.node.output.type
+    if x.dtype is not DType.float32:
+        raise unsupported(b.node, f"an operand of type {x.dtype.name}")
+    window, sizes = col2im_window(b.anchor, ops.InferContext()), y.dims[2:]
+    missing = MOST_AXES - len(sizes)
+    if missing < 0:
+        raise unsupported(b.node, f"blocks along {len(sizes)} axes")
+    before = [window.padding(axis, size)[0] for axis, size in enumerate(sizes)]
+    shape = _literal(
+        b,
+        "window_shape",
+        {
+            "batch": x.type.dims[0],
+            "in_c": y.dims[1],
+            "out_c": y.dims[1],
+            "groups": 1,
+            "in": _array(b, [*[1] * missing, *window.output(b.anchor, sizes)]),
+            "out": _array(b, [*[1] * missing, *sizes]),
+            "kernel": _array(b, [*[1] * missing, *window.kernel]),
+            "stride": _array(b, [*[1] * missing, *window.strides]),
+            "dilation": _array(b, [*[1] * missing, *window.dilations]),
+            "pad": _array(b, [*[0] * missing, *before]),
+            "is_transposed": 1,
+        },
+    )
+    b.label = "col2im"
+    b.headers.append("vision.h")
+    b.call("col2im_f32", shape, b.input(x), b.output(), "begin", "end")
+    b.units = f"col2im_units({shape})"
+
+
+@emits("CenterCropPad")
+def center_crop_pad(b: KernelBuilder) -> None:
+    """A Pad that cuts off where the result is smaller; C's division rounds both towards the middle."""
+    x, y = b.outer(b.anchor.inputs[0]).type, b.node.output.type
+    type, bits = word(x.dtype)
+    before = [f"({b.size(dim(to - size))} / 2)" for size, to in zip(x.dims, y.dims, strict=True)]
+    b.label = "center crop or pad"
+    b.headers.append("move.h")
+    b.line(f"const int64_t sizes[] = {_array(b, x.dims)}, before[] = {{{', '.join(before)}}};")
+    b.line(f"const int64_t padded[] = {_array(b, y.dims)};")
+    operands = (b.input(b.anchor.inputs[0], type), b.output(type=type), "0", "begin", "end")
+    b.call(f"pad_nd_{bits}", "PAD_CONSTANT", len(y.dims), "sizes", "before", "padded", *operands)
+    b.units = b.size(y.dims[0])
