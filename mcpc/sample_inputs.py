@@ -228,7 +228,8 @@ _KEEP_NUMBERS = ("Cast", "Flatten", "Identity", "Reshape", "Slice", "Squeeze", "
 
 
 def _indexed_size(item: Any) -> int | None:
-    """The smallest table that ``item`` (a graph value) indexes through a Gather, through ops that keep the numbers."""
+    """How many indices each node takes that ``item`` (a graph value) reaches, through ops that keep the numbers: the
+    least; None where there is no such node."""
     smallest = math.inf
     pending: list[Value] = [item]
     seen: set[int] = set()
@@ -238,14 +239,32 @@ def _indexed_size(item: Any) -> int | None:
             continue
         seen.add(id(value))
         for user in value.users:
-            if user.is_op("Gather") and user.input(1) is value:
-                table = user.input(0)
-                axis = int(user.attrs.get("axis", 0))
-                if table is not None and table.shape is not None and isinstance(table.shape[axis], int):
-                    smallest = min(smallest, int(table.shape[axis]))
+            places = _places(user, value)
+            if isinstance(places, int):
+                smallest = min(smallest, places)
             elif user.is_op(*_KEEP_NUMBERS) and user.input(0) is value:
                 pending.append(user.output)
     return None if smallest is math.inf else int(smallest)
+
+
+def _places(node: Any, value: Value) -> Any:
+    """How many indices ``node`` takes from ``value``, a number or an expression; None where it takes it for data."""
+
+    def size(index: int, axis: int) -> Any:
+        operand = node.input(index)
+        return None if operand is None or operand.shape is None else operand.shape[axis]
+
+    if node.is_op("Gather") and node.input(1) is value:
+        return size(0, int(node.attrs.get("axis", 0)))
+    if node.is_op("RotaryEmbedding") and node.input(3) is value:
+        return size(1, 0)
+    if node.is_op("TensorScatter") and node.input(2) is value:
+        length, new = (size(index, int(node.attrs.get("axis", -2))) for index in (0, 1))
+        return None if length is None or new is None else length - new + 1
+    if node.is_op("Attention") and node.input(6) is value:
+        length = size(1, -2)
+        return None if length is None else length + 1
+    return None
 
 
 def _words(name: str) -> set[str]:

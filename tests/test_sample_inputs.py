@@ -40,6 +40,19 @@ def test_token_ids_stay_inside_the_table_they_index() -> None:
     assert set(np.unique(sample)) == set(range(7))
 
 
+def test_places_in_caches_and_positions_stay_inside_them() -> None:
+    graph = Graph("g")
+    ids, starts, lengths = (graph.add_input(name, TensorType(DType.int64, (300,))) for name in ("a", "b", "c"))
+    x, cache = (graph.add_input(name, TensorType(DType.float32, (300, 2, 9, 4))) for name in ("x", "cache"))
+    new = graph.add_input("new", TensorType(DType.float32, (300, 2, 3, 4)))
+    table = graph.constant("table", np.zeros((5, 2), np.float32))
+    graph.emit("RotaryEmbedding", [x, table, table, ids], [x.type])
+    graph.emit("TensorScatter", [cache, new, starts], [cache.type])
+    graph.emit("Attention", [x, cache, cache, None, None, None, lengths], [x.type])
+    sample = sample_inputs(graph.inputs, 0)
+    assert [int(sample[name].max()) for name in "abc"] == [4, 6, 9]
+
+
 def test_an_artifacts_token_ids_stay_inside_those_of_its_selftest(tmp_path: Path) -> None:
     """A session's description does not show the table; 20,000 ids that only the type bounds would leave it."""
     ids = helper.make_tensor_value_info("ids", TensorProto.INT64, [1, 20000])
