@@ -256,6 +256,10 @@ def _places(node: Any, value: Value) -> Any:
 
     if node.is_op("Gather") and node.input(1) is value:
         return size(0, int(node.attrs.get("axis", 0)))
+    if node.is_op("RoiAlign") and node.input(2) is value:
+        return size(0, 0)
+    if node.is_op("MaxUnpool") and node.input(1) is value:
+        return size(0, -1)
     if node.is_op("RotaryEmbedding") and node.input(3) is value:
         return size(1, 0)
     if node.is_op("TensorScatter") and node.input(2) is value:

@@ -4,16 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mcpc.comparison import ATOL_OF_RANGE, RTOL, Comparison, compare
 from mcpc.errors import ModelError, UsageError
 
-__all__ = ["ATOL_OF_RANGE", "RTOL", "Comparison", "compare", "reference", "selftest", "verify"]
+if TYPE_CHECKING:
+    from mcpc.loader import Session
+
+__all__ = [
+    "ATOL_OF_RANGE",
+    "RTOL",
+    "Comparison",
+    "NoJudgeError",
+    "compare",
+    "known_inputs",
+    "reference",
+    "selftest",
+    "verify",
+]
 
 Array = np.ndarray[Any, Any]
+
+
+class NoJudgeError(ModelError):
+    """Nobody else runs the model: it has operators that both ONNX Runtime and ONNX's evaluator lack in its opset."""
 
 
 def verify(
@@ -38,18 +55,20 @@ def verify(
 
     with load(artifact, threads=threads) as session:
         names = [output.name for output in session.get_outputs()]
-        known = [*session.get_inputs(), *session.get_overridable_initializers()]
-        expected_inputs = {each.name for each in known}
-        for name in inputs or {}:
-            if name not in expected_inputs:
-                raise UsageError(
-                    "E002", f"the artifact has no input {name!r}", hint=f"it has {sorted(expected_inputs)}"
-                )
-        feeds = {**artifact_inputs(artifact, session, seed, dims), **(inputs or {})}
+        feeds = {**artifact_inputs(artifact, session, seed, dims), **known_inputs(session, inputs or {})}
         got = session.run(None, feeds)
     want = reference(model, feeds, names)
     comparisons = [compare(*each, rtol, atol) for each in zip(names, got, want, strict=True)]
     return sorted(comparisons, key=lambda each: -each.excess)
+
+
+def known_inputs(session: Session, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
+    """``inputs``; UsageError E002 where one is not the artifact's."""
+    known = [each.name for each in (*session.get_inputs(), *session.get_overridable_initializers())]
+    for name in inputs:
+        if name not in known:
+            raise UsageError("E002", f"the artifact has no input {name!r}", hint=f"it has {sorted(known)}")
+    return inputs
 
 
 def selftest(artifact: Path | str, *, threads: int | None = None) -> list[Comparison]:
@@ -78,7 +97,8 @@ def selftest(artifact: Path | str, *, threads: int | None = None) -> list[Compar
 
 
 def reference(model: Path | str | bytes, feeds: Mapping[str, Array], outputs: Sequence[str]) -> list[Array]:
-    """What ONNX Runtime computes from ``feeds``; ``model`` is a path, or a file's bytes.
+    """What ONNX Runtime computes from ``feeds``, or ONNX's own evaluator where that lacks an operator; ``model`` is a
+    path, or a file's bytes.
 
     Raises ModelError E100 where it refuses the model, UsageError E002 where names or shapes are not the model's.
     """
@@ -87,6 +107,8 @@ def reference(model: Path | str | bytes, feeds: Mapping[str, Array], outputs: Se
     try:
         session = open_session(model if isinstance(model, bytes) else str(model))
     except Exception as error:  # its exceptions share no base class
+        if type(error).__name__ == "NotImplemented":
+            return _by_definition(model, feeds, outputs)
         name = "the model" if isinstance(model, bytes) else model
         raise ModelError("E100", f"ONNX Runtime refuses {name}: {error}") from error
     inputs = [*session.get_inputs(), *session.get_overridable_initializers()]
@@ -99,3 +121,21 @@ def reference(model: Path | str | bytes, feeds: Mapping[str, Array], outputs: Se
         return [np.asarray(array) for array in session.run(list(outputs), dict(feeds))]
     except Exception as error:
         raise UsageError("E002", f"ONNX Runtime refuses the inputs: {error}") from error
+
+
+def _by_definition(model: Path | str | bytes, feeds: Mapping[str, Array], outputs: Sequence[str]) -> list[Array]:
+    """What ONNX's own evaluator computes, for operators that ONNX Runtime lacks in the model's opset. Raises as
+    :func:`reference`."""
+    import onnx
+    from onnx.reference import ReferenceEvaluator
+
+    loaded = onnx.load_from_string(model) if isinstance(model, bytes) else onnx.load(model)
+    try:
+        evaluator = ReferenceEvaluator(loaded)
+    except Exception as error:  # an operator that it lacks too
+        raise NoJudgeError("E100", f"neither ONNX Runtime nor ONNX's reference runs the model: {error}") from error
+    try:
+        with np.errstate(all="ignore"):
+            return [np.asarray(array) for array in evaluator.run(list(outputs), dict(feeds))]
+    except Exception as error:
+        raise UsageError("E002", f"ONNX's reference refuses the inputs: {error}") from error
