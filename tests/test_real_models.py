@@ -11,18 +11,20 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import mcpc
 from mcpc.models import inputs
+from mcpc.models.samples import Array, Feeds, feeds
 from mcpc.models.tasks import file_types, notes, ocr, sentences, turns
 from mcpc.reference import open_session
 from mcpc.verification import compare
 
 from .conftest import DeviceRun
-from .model_artifacts import DYNAMIC, SAMPLES, Array, Feeds, Workshop, feeds
+from .model_artifacts import CASES, DYNAMIC, Workshop
 
 #: Runs a model by name: inputs by name in, outputs by name out.
 Runner = Callable[[str, Feeds], dict[str, Array]]
@@ -34,7 +36,7 @@ def workshop(tmp_path_factory: pytest.TempPathFactory) -> Workshop:
 
 
 @cache
-def _reference_session(model: Path) -> object:
+def _reference_session(model: Path) -> Any:
     return open_session(str(model))
 
 
@@ -49,9 +51,9 @@ def run(session: mcpc.Session, given: Feeds) -> dict[str, Array]:
 
 
 def assert_close(name: str, got: dict[str, Array], want: dict[str, Array]) -> None:
-    sample = SAMPLES[name]
+    case = CASES[name]
     comparisons = [
-        compare(output, got[output], array, sample.rtol, sample.atol * float(np.abs(array).max()) + sample.absolute)
+        compare(output, got[output], array, case.rtol, case.atol * float(np.abs(array).max()) + case.absolute)
         for output, array in want.items()
     ]
     assert all(each.matches for each in comparisons), [each.describe() for each in comparisons]
@@ -60,11 +62,11 @@ def assert_close(name: str, got: dict[str, Array], want: dict[str, Array]) -> No
 # ---- against ONNX Runtime
 
 
-@pytest.mark.parametrize("name", SAMPLES)
+@pytest.mark.parametrize("name", CASES)
 def test_host_matches_onnxruntime(name: str, workshop: Workshop) -> None:
     with mcpc.load(workshop.artifact(name), threads=2) as session:
         for seed in range(2):
-            given = feeds(name, SAMPLES[name].sizes[0], seed)
+            given = feeds(name, CASES[name].sizes[0], seed)
             assert_close(name, run(session, given), reference(workshop.model(name), given))
 
 
@@ -72,7 +74,7 @@ def test_host_matches_onnxruntime(name: str, workshop: Workshop) -> None:
 def test_sizes_grow_and_shrink_in_two_sessions_at_once(name: str, workshop: Workshop) -> None:
     """One artifact, whose two sessions go through the sizes in opposite orders, each on a thread of its own."""
     artifact, model = workshop.artifact(name), workshop.model(name)
-    given = {size: feeds(name, size) for size in SAMPLES[name].sizes}
+    given = {size: feeds(name, size) for size in CASES[name].sizes}
     want = {size: reference(model, each) for size, each in given.items()}
 
     def work(order: list[tuple[int, ...]]) -> None:
@@ -80,14 +82,14 @@ def test_sizes_grow_and_shrink_in_two_sessions_at_once(name: str, workshop: Work
             for size in order:
                 assert_close(name, run(session, given[size]), want[size])
 
-    sizes = list(SAMPLES[name].sizes)
+    sizes = list(CASES[name].sizes)
     with ThreadPoolExecutor(2) as pool:
         for done in [pool.submit(work, 2 * sizes), pool.submit(work, 2 * sizes[::-1])]:
             done.result()
 
 
 @pytest.mark.parametrize("target", ["rock5b", "aarch64"])
-@pytest.mark.parametrize("name", SAMPLES)
+@pytest.mark.parametrize("name", CASES)
 def test_selftest_on_aarch64(name: str, target: str, workshop: Workshop, run_on_aarch64: DeviceRun) -> None:
     done = run_on_aarch64(workshop.artifact(name, target, small=True), "--selftest", "--threads", "2")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -103,10 +105,11 @@ def test_quantized_network_is_as_near_as_its_rounding_lets_it(workshop: Workshop
     with mcpc.load(workshop.artifact("smart-turn"), threads=2) as session:
         for seed in range(12):
             given = feeds("smart-turn", (1,), seed)
-            noise = 1e-6 * rng.standard_normal(given["input_features"].shape).astype(np.float32)
+            features = given["input_features"]
+            noisy_features = features + np.float32(1e-6) * rng.standard_normal(features.shape, np.float32)
             want = reference(model, given)["logits"]
             ours.append(abs(run(session, given)["logits"] - want))
-            noisy.append(abs(reference(model, {"input_features": given["input_features"] + noise})["logits"] - want))
+            noisy.append(abs(reference(model, {"input_features": noisy_features})["logits"] - want))
     assert np.mean(ours) < 2 * np.mean(noisy) < 0.4
 
 
@@ -193,9 +196,7 @@ def real_files(tmp_path: Path) -> dict[str, bytes]:
     }
     contents = {label: path.read_bytes() for label, path in files.items()}
     contents |= {"zip": archive.getvalue(), "png": picture.getvalue(), "gzip": gzip.compress(contents["c"], mtime=0)}
-    contents["json"] = json.dumps(
-        {"models": sorted(SAMPLES), "python": sys.version, "numbers": list(range(40))}
-    ).encode()
+    contents["json"] = json.dumps({"models": sorted(CASES), "python": sys.version, "numbers": list(range(40))}).encode()
     if sys.platform == "linux":
         contents["elf"] = Path(sys.executable).read_bytes()
     return contents

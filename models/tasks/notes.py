@@ -26,7 +26,8 @@ def tone(keys: tuple[int, ...], harmonics: int = 5) -> Array:
         frequency = 440 * 2 ** ((key - 69) / 12)
         for harmonic in range(1, harmonics + 1):
             audio += np.sin(2 * np.pi * frequency * harmonic * time) / harmonic**2
-    return (0.5 * audio / np.abs(audio).max()).astype(np.float32).reshape(1, WINDOW, 1)
+    audio *= 0.5 / np.abs(audio).max()
+    return audio.astype(np.float32).reshape(1, WINDOW, 1)
 
 
 def sounding(notes: Array, threshold: float = 0.3) -> list[int]:

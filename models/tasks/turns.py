@@ -28,7 +28,8 @@ def features(audio: Array) -> Array:
     spectrum = np.abs(np.fft.rfft(frames * np.hanning(FRAME + 1)[:-1], axis=1)) ** 2
     loudness = np.log10(np.maximum(mel_filters() @ spectrum.T, 1e-10))
     loudness = np.maximum(loudness, loudness.max() - 8)
-    return ((loudness + 4) / 4).astype(np.float32)[None]
+    scaled: Array = ((loudness + 4) / 4).astype(np.float32)
+    return scaled[None]
 
 
 def mel_filters() -> Array:
