@@ -227,7 +227,8 @@ def _linear_product(graph: Graph, node: Node) -> None:
     assert x_scale is not None and w_scale is not None and y_scale is not None and y_zero is not None
     is_conv = node.is_op("QLinearConv")
     attrs = dict(node.attrs) if is_conv else {}
-    sums = _before(graph, node, "ConvInteger" if is_conv else "MatMulInteger", x, w, x_zero, w_zero, **attrs)
+    zeros = (_shared_zero(graph, x_zero), _shared_zero(graph, w_zero))
+    sums = _before(graph, node, "ConvInteger" if is_conv else "MatMulInteger", x, w, *zeros, **attrs)
     rank = len(sums.type.dims)
     new = Value(graph.fresh(node.output.name), node.output.type)
     loop = _Loop(graph, node, new)
@@ -245,6 +246,13 @@ def _linear_product(graph: Graph, node: Node) -> None:
     zero = loop.operand(_shaped(graph, node, y_zero, rows, rank))
     loop.finish(loop.quantized(steps, zero, new.dtype))
     _replace(graph, node, new)
+
+
+def _shared_zero(graph: Graph, zero: Value | None) -> Value | None:
+    """Equal zero points as one, which more runtimes take; none where it is 0."""
+    if zero is None or zero.data is None or zero.data.size == 0 or (zero.data != zero.data.flat[0]).any():
+        return zero
+    return graph.constant(zero.name, zero.data.reshape(-1)[0]) if zero.data.any() else None
 
 
 def _shaped(graph: Graph, node: Node, value: Value, axis: int, rank: int) -> Value:
