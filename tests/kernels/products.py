@@ -10,7 +10,8 @@ from .case import ALL, Array, Case, Packed, normal, untouched
 
 GEMM = [
     (1, 1, 1), (1, 100, 37), (1, 64, 16), (2, 70, 9), (3, 33, 12), (4, 16, 3), (5, 8, 300), (6, 16, 0), (7, 24, 5),
-    (49, 17, 8), (13, 31, 30), (100, 40, 7), (200, 5, 33), (12, 129, 4),
+    (49, 17, 8), (13, 31, 30), (100, 40, 7), (200, 5, 33), (12, 129, 4), (8, 40, 5), (9, 24, 9), (10, 65, 6),
+    (11, 130, 3), (23, 56, 2),
 ]  # fmt: skip
 
 
@@ -25,8 +26,15 @@ def gemms(rng: np.random.Generator) -> Iterator[Case]:
         yield Case(f"gemm {m}x{k}x{n}", "gemm", numbers, [a, Packed([b]), bias, addend, c], {4: want}, 1e-5, True)
 
 
+# Rows of B that are shorter than a tile: what a whole tile would read beyond the last ones is not there.
+MATMUL = [
+    (3, 5, 19, 7), (2, 13, 8, 16), (1, 1, 33, 5), (4, 2, 3, 1), (2, 12, 40, 9), (1, 9, 3, 20), (1, 4, 130, 2),
+    (1, 7, 1, 40),
+]  # fmt: skip
+
+
 def matmuls(rng: np.random.Generator) -> Iterator[Case]:
-    for index, (batch, m, n, k) in enumerate([(3, 5, 19, 7), (2, 13, 8, 16), (1, 1, 33, 5), (4, 2, 3, 1)]):
+    for index, (batch, m, n, k) in enumerate(MATMUL):
         is_shared = index % 2
         a, b = normal(rng, batch, m, k), normal(rng, 1 if is_shared else batch, k, n)
         bias, addend = normal(rng, n), normal(rng, batch, m, n)

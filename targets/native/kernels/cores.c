@@ -5,12 +5,6 @@
 
 enum { CORE_VECTORS = 8 };
 
-typedef struct {
-    tile_vector v;
-} __attribute__((packed, may_alias)) tile_unaligned;
-MCP26_INLINE tile_vector tile_load(const float *p) { return ((const tile_unaligned *)(const void *)p)->v; }
-MCP26_INLINE void tile_store(float *p, tile_vector v) { ((tile_unaligned *)(void *)p)->v = v; }
-
 /* Where vector j of a row of B is. */
 MCP26_INLINE int64_t tile_place(int64_t j, int64_t panel_stride) {
     return j * TILE_LANES / MCP26_NR * panel_stride + j * TILE_LANES % MCP26_NR;

@@ -11,11 +11,22 @@
 
 enum { DEPTHWISE_TILE = 8 };
 
+/* `lanes` floats, 1 ... 8 or TILE_LANES, in a vector as wide as a product's. */
+MCP26_INLINE tile_vector depthwise_load(const float *p, int64_t lanes) {
+#if defined(__AVX512F__)
+    if (lanes == TILE_LANES) return tile_load(p);
+    v8f low = v8f_load(p, lanes), none = 0.0f;
+    return __builtin_shufflevector(low, none, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+#else
+    return v8f_load(p, lanes);
+#endif
+}
+
 /* Output pixels column ... column+count-1 of one row, channels n ... n+lanes-1. */
 MCP26_INLINE void depthwise_tile(conv_shape s, const float *x, const float *w, float *y, mcp26_epilogue epilogue,
                                  const void *const *args, int64_t item, int64_t row, int64_t column, int64_t count,
                                  int64_t is_edge, int64_t n, int64_t lanes) {
-    v8f acc[DEPTHWISE_TILE];
+    tile_vector acc[DEPTHWISE_TILE];
     MCP26_UNROLL for (int64_t i = 0; i < count; i++) acc[i] = 0.0f;
     int64_t padded = mcp26_ceil_div(s.out_c, 8) * 8, top = row * s.stride_h - s.pad_top;
     int64_t side = column * s.stride_w - s.pad_left;
@@ -24,30 +35,47 @@ MCP26_INLINE void depthwise_tile(conv_shape s, const float *x, const float *w, f
         if ((uint64_t)line >= (uint64_t)s.in_h) continue;
         const float *from = x + (item * s.in_h + line) * s.in_w * s.x_pixel + n;
         const float *taps = w + kh * s.kernel_w * padded + n;
-        MCP26_UNROLL for (int64_t kw = 0; kw < s.kernel_w; kw++) {
-            v8f tap = v8f_load_all(taps + kw * padded);
-            MCP26_UNROLL for (int64_t i = 0; i < count; i++) {
-                int64_t at = side + i * s.stride_w + kw * s.dilation_w;
-                if (is_edge && (uint64_t)at >= (uint64_t)s.in_w) continue;
-                acc[i] = v8f_fma(v8f_load(from + at * s.x_pixel, lanes), tap, acc[i]);
-            }
+#define DEPTHWISE_TAP                                                                                       \
+    {                                                                                                       \
+        tile_vector tap = depthwise_load(taps + kw * padded, lanes);                                        \
+        MCP26_UNROLL for (int64_t i = 0; i < count; i++) {                                                  \
+            int64_t at = side + i * s.stride_w + kw * s.dilation_w;                                         \
+            if (is_edge && (uint64_t)at >= (uint64_t)s.in_w) continue;                                      \
+            acc[i] = __builtin_elementwise_fma(depthwise_load(from + at * s.x_pixel, lanes), tap, acc[i]);  \
+        }                                                                                                   \
+    }
+        if (s.kernel_w <= 7) { /* neighbouring pixels share their inputs */
+            MCP26_UNROLL for (int64_t kw = 0; kw < s.kernel_w; kw++) DEPTHWISE_TAP
+        } else {
+            MCP26_ROLL for (int64_t kw = 0; kw < s.kernel_w; kw++) DEPTHWISE_TAP
         }
+#undef DEPTHWISE_TAP
     }
     int64_t m = (item * s.out_h + row) * s.out_w + column;
-    MCP26_UNROLL for (int64_t i = 0; i < count; i++) {
-        v8f_store(y + (m + i) * s.y_pixel + n, epilogue(acc[i], args, m + i, n, lanes), lanes);
+    float sums[DEPTHWISE_TILE * TILE_LANES] __attribute__((aligned(64)));
+    MCP26_UNROLL for (int64_t i = 0; i < count; i++) tile_store(sums + i * TILE_LANES, acc[i]);
+    for (int64_t i = 0; i < count; i++) { /* short epilogues are unrolled, and then work on registers */
+        for (int64_t j = 0; j < TILE_LANES && j < lanes; j += 8) {
+            int64_t some = mcp26_min(8, lanes - j);
+            v8f v = epilogue(v8f_load_all(sums + i * TILE_LANES + j), args, m + i, n + j, some);
+            v8f_store(y + (m + i) * s.y_pixel + n + j, v, some);
+        }
     }
 }
 
-/* A tile of 1 ... 8 pixels, all whole vectors of channels: the run along channels is what memory likes. */
+/* A tile of 1 ... 8 pixels, all whole eights of channels: the run along them is what memory likes. */
 MCP26_INLINE void depthwise_pixels(conv_shape s, const float *x, const float *w, float *y, mcp26_epilogue epilogue,
                                    const void *const *args, int64_t item, int64_t row, int64_t column, int64_t count,
                                    int64_t is_edge) {
-#define DEPTHWISE_CASE(C)                                                                            \
-    if (count == C) {                                                                                \
-        for (int64_t n = 0; n + 8 <= s.out_c; n += 8) {                                              \
-            depthwise_tile(s, x, w, y, epilogue, args, item, row, column, C, is_edge, n, 8);         \
-        }                                                                                            \
+    int64_t whole = s.out_c / TILE_LANES * TILE_LANES;
+#define DEPTHWISE_CASE(C)                                                                                       \
+    if (count == C) {                                                                                           \
+        for (int64_t n = 0; n < whole; n += TILE_LANES) {                                                       \
+            depthwise_tile(s, x, w, y, epilogue, args, item, row, column, C, is_edge, n, TILE_LANES);           \
+        }                                                                                                       \
+        if (whole + 8 <= s.out_c) {                                                                             \
+            depthwise_tile(s, x, w, y, epilogue, args, item, row, column, C, is_edge, whole, 8);                \
+        }                                                                                                       \
     }
     DEPTHWISE_CASE(1) DEPTHWISE_CASE(2) DEPTHWISE_CASE(3) DEPTHWISE_CASE(4)
     DEPTHWISE_CASE(5) DEPTHWISE_CASE(6) DEPTHWISE_CASE(7) DEPTHWISE_CASE(8)

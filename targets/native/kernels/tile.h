@@ -64,6 +64,12 @@ enum {
     TILE_UNIT_WORK = 1 << 19                /* multiply-adds that are worth a unit of their own */
 };
 
+typedef struct {
+    tile_vector v;
+} __attribute__((packed, may_alias)) tile_unaligned;
+MCP26_INLINE tile_vector tile_load(const float *p) { return ((const tile_unaligned *)(const void *)p)->v; }
+MCP26_INLINE void tile_store(float *p, tile_vector v) { ((tile_unaligned *)(void *)p)->v = v; }
+
 /* The cores V registers across, for each height:
  *
  *     sums[i][j] = (`goes_on` ? sums[i][j] : 0) + sum over t < taps, k < depth in this order of
