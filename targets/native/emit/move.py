@@ -8,6 +8,7 @@ import numpy as np
 import sympy
 
 from mcpc.ir import Dim, DType, Node, Value, dim, product
+from mcpc.ops.context import same
 from mcpc.ops.move import slice_axes, slice_start, split_sizes
 from mcpc.ops.shape import permutation
 
@@ -126,9 +127,15 @@ def slice_(b: KernelBuilder) -> None:
 
 @emits("Expand")
 def expand(b: KernelBuilder) -> None:
-    source = b.outer(b.anchor.inputs[0])
+    """A size that may turn out to be 1 is broadcast then: its step counts 0 times."""
+    source, out = b.outer(b.anchor.inputs[0]).type, b.node.output.type
     b.label = "expand"
-    strided(b, source, "0", broadcast_strides(source.type, b.node.output.type))
+    steps = list(broadcast_strides(source, out))
+    missing = len(out.dims) - len(source.dims)
+    for axis, size in enumerate(source.dims, missing):
+        if isinstance(size, sympy.Expr) and not same(size, out.dims[axis]):
+            steps[axis] = dim(steps[axis] * sympy.Min(1, size - 1))
+    strided(b, b.outer(b.anchor.inputs[0]), "0", steps)
 
 
 @emits("Split")
