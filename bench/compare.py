@@ -182,6 +182,7 @@ def main() -> None:
     parser.add_argument("--threads", default="1,2", help="thread counts separated by commas")
     parser.add_argument("--rounds", type=int, default=9, help="turns of each contestant")
     parser.add_argument("--name", default="host", help="stem of the result files")
+    parser.add_argument("--output", type=Path, default=RESULTS, help="folder of the result files")
     options = parser.parse_args()
     command = f"python bench/compare.py --threads {options.threads} --rounds {options.rounds}"
     if options.models != parser.get_default("models"):
@@ -212,11 +213,12 @@ def main() -> None:
         "results": results,
         "failures": failures,
     }
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / f"{options.name}.json").write_text(json.dumps(document, indent=2) + "\n")
-    (RESULTS / f"{options.name}.md").write_text(markdown(document))
-    (RESULTS / f"{options.name}.svg").write_text(plot(document))
-    print(f"written: {RESULTS / options.name}.json, .md and .svg")
+    options.output.mkdir(exist_ok=True)
+    stem = options.output / options.name
+    stem.with_suffix(".json").write_text(json.dumps(document, indent=2) + "\n")
+    stem.with_suffix(".md").write_text(markdown(document))
+    stem.with_suffix(".svg").write_text(plot(document))
+    print(f"written: {stem}.json, .md and .svg")
 
 
 if __name__ == "__main__":
