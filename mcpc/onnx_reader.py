@@ -16,6 +16,7 @@ from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto,
 from onnx.numpy_helper import from_array
 from onnx_graphsurgeon.logger import G_LOGGER
 
+from mcpc.contrib import expand_contrib
 from mcpc.errors import ModelError, Problems, UsageError
 from mcpc.ir import Dim, DType, Graph, Node, TensorType, Value, symbol
 from mcpc.onnx_defaults import must_stay_constant, overridable
@@ -137,7 +138,9 @@ class _Reading:
         with self.problems.collect():
             self.choose_ranks(converted.graph, shapes)
             fix_sizes(self.graph, dims, shapes)
-        infer_graph(self.graph, self.problems, unknown=self.unknown)
+        context = infer_graph(self.graph, self.problems, unknown=self.unknown)
+        if not self.problems.errors:
+            expand_contrib(self.graph, context)
         self.check_outputs(converted.graph)
 
     def record_metadata(self) -> None:

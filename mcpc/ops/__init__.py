@@ -8,6 +8,7 @@
 from mcpc.ir import Node
 from mcpc.ops import (  # noqa: F401
     attention,
+    contrib,
     channels,
     elementwise,
     generate,

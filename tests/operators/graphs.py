@@ -134,7 +134,9 @@ def serialize_untyped(graph: Graph) -> bytes:
 
 
 def _model(graph: onnx.GraphProto) -> bytes:
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION)
+    opsets = [helper.make_opsetid("", OPSET)]
+    opsets += [helper.make_opsetid(domain, 1) for domain in sorted({node.domain for node in graph.node} - {""})]
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION)
     return model.SerializeToString()
 
 

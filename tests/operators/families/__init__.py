@@ -3,6 +3,7 @@
 from ..case import Family
 from . import (
     attention,
+    contrib,
     convolution,
     elementwise,
     empty,
@@ -37,6 +38,7 @@ FAMILIES: dict[str, Family] = {
         vision.FAMILY,
         normalization.FAMILY,
         attention.FAMILY,
+        contrib.FAMILY,
         recurrent.FAMILY,
         movement.FAMILY,
         indexing.FAMILY,

@@ -1,0 +1,355 @@
+"""ONNX Runtime's own operators, which its optimiser saves to disk (domain com.microsoft): each is declared by the
+ai.onnx operators that it stands for. The reader puts these in its place (:mod:`mcpc.contrib`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mcpc.ir import DType, Graph, Node, TensorType, Value, dim
+from mcpc.ops.context import InferContext, attribute, choice, fail, show, type_of
+from mcpc.ops.inference import infer_node
+from mcpc.ops.registry import ACCUMULATED, OpDef, moves, register
+
+DOMAIN = "com.microsoft"
+
+
+class Expansion:
+    """Collects the nodes that an operator stands for; their types are inferred as they are added."""
+
+    def __init__(self, node: Node, context: InferContext, graph: Graph) -> None:
+        self.node = node
+        self.context = context
+        self.graph = graph
+        self.nodes: list[Node] = []
+
+    def __call__(self, op: str, *inputs: Value | None, **attrs: Any) -> Value:
+        return self.several(op, 1, *inputs, **attrs)[0]
+
+    def several(self, op: str, count: int, *inputs: Value | None, **attrs: Any) -> list[Value]:
+        """The outputs of a new node."""
+        name = self.graph.fresh(f"{self.node.name}.{op}")
+        names = [name, *(self.graph.fresh(name) for _ in range(count - 1))]
+        outputs = [Value(each, TensorType(DType.float32, None)) for each in names]
+        node = Node(op, inputs, outputs, attrs, name)
+        infer_node(node, self.context)
+        self.nodes.append(node)
+        return outputs
+
+    def ints(self, *items: int) -> Value:
+        return self.graph.constant(f"{self.node.name}.ints", np.array(items, np.int64))
+
+    def scalar(self, number: float, like: Value) -> Value:
+        """``number`` in the type of ``like``."""
+        return self.graph.constant(f"{self.node.name}.scalar", np.array(number, like.dtype.numpy))
+
+    def input(self, index: int) -> Value:
+        value = self.node.input(index)
+        if value is None:
+            fail(self.node, f"input {index} is missing")
+        return value
+
+    def number(self, name: str, default: float) -> float:
+        return float(self.node.attrs.get(name, default))
+
+    def is_asked(self, index: int) -> bool:
+        return index < len(self.node.outputs) and self.node.outputs[index] is not None
+
+    def refuse(self, what: str) -> None:
+        fail(self.node, f"{self.node.op} with {what} is not supported", "E102")
+
+
+Build = Callable[[Expansion], Sequence[Value | None]]
+
+
+@dataclass(frozen=True)
+class Contrib(OpDef):
+    """``build(expansion)`` gives what stands for the operator's outputs, None for one that nobody asks for."""
+
+    build: Build | None = None
+
+    def expand(self, node: Node, context: InferContext, graph: Graph) -> tuple[list[Node], Sequence[Value | None]]:
+        assert self.build is not None
+        expansion = Expansion(node, context, graph)
+        outputs = self.build(expansion)
+        return expansion.nodes, outputs
+
+
+def stands_for(*names: str, domain: str = DOMAIN) -> Callable[[Build], Build]:
+    """Declare operators by the function that builds what they stand for."""
+
+    def declare(build: Build) -> Build:
+        def infer(node: Node, context: InferContext) -> list[TensorType]:
+            outputs = Contrib("", infer, moves, ACCUMULATED, build=build).expand(node, context, Graph(""))[1]
+            return [TensorType(DType.float32, None) if value is None else value.type for value in outputs]
+
+        register(*(Contrib(name, infer, moves, ACCUMULATED, (1, 1), domain, build=build) for name in names))
+        return build
+
+    return declare
+
+
+# ---- products
+
+
+def _transposed(e: Expansion, value: Value) -> Value:
+    """The last two axes exchanged."""
+    rank = value.type.rank
+    if rank is None:
+        fail(e.node, f"the rank of %{value.name} is not known", "E108")
+    return e("Transpose", value, perm=[*range(rank - 2), rank - 1, rank - 2]) if rank > 1 else value
+
+
+@stands_for("FusedMatMul", "TransposeMatMul")
+def fused_matmul(e: Expansion) -> Sequence[Value | None]:
+    """alpha A' B', where ' may exchange the last two axes."""
+    for name in ("transBatchA", "transBatchB"):
+        if attribute(e.node, name, 0):
+            e.refuse(name)
+    a, b = (_transposed(e, e.input(i)) if attribute(e.node, f"trans{'AB'[i]}", 0) else e.input(i) for i in range(2))
+    product, alpha = e("MatMul", a, b), e.number("alpha", 1.0)
+    return [product if alpha == 1.0 else e("Mul", product, e.scalar(alpha, product))]
+
+
+#: Activations by the names of their parameters.
+_ACTIVATIONS: dict[str, tuple[str, ...]] = {
+    "Relu": (), "Sigmoid": (), "Tanh": (), "Softplus": (), "Softsign": (), "Elu": ("alpha",), "LeakyRelu": ("alpha",),
+    "ThresholdedRelu": ("alpha",), "HardSigmoid": ("alpha", "beta"), "Selu": ("alpha", "gamma"), "Clip": (),
+}  # fmt: skip
+
+
+def _activated(e: Expansion, x: Value, parameters: Sequence[float]) -> Value:
+    if "activation" not in e.node.attrs:
+        return x
+    name = choice(e.node, "activation", "", list(_ACTIVATIONS))
+    if name == "Clip":
+        return e("Clip", x, *(e.scalar(number, x) for number in parameters))
+    return e(name, x, **dict(zip(_ACTIVATIONS[name], map(float, parameters), strict=False)))
+
+
+@stands_for("FusedConv")
+def fused_conv(e: Expansion) -> Sequence[Value | None]:
+    """activation(Conv(X, W, B) + Z)."""
+    attrs = {name: value for name, value in e.node.attrs.items() if not name.startswith("activation")}
+    result, z = e("Conv", e.input(0), e.input(1), e.node.input(2), **attrs), e.node.input(3)
+    if z is not None:
+        result = e("Add", result, z)
+    return [_activated(e, result, e.node.attrs.get("activation_params", []))]
+
+
+@stands_for("FusedGemm")
+def fused_gemm(e: Expansion) -> Sequence[Value | None]:
+    attrs = {name: value for name, value in e.node.attrs.items() if not name.startswith("activation")}
+    names = [f"activation_{name}" for name in _ACTIVATIONS.get(str(e.node.attrs.get("activation")), ())]
+    result = e("Gemm", e.input(0), e.input(1), e.node.input(2), **attrs)
+    return [_activated(e, result, [e.number(name, 0.0) for name in names if name in e.node.attrs])]
+
+
+# ---- activations
+
+
+@stands_for("Gelu")
+def gelu(e: Expansion) -> Sequence[Value | None]:
+    return [e("Gelu", e.input(0))]
+
+
+@stands_for("BiasGelu")
+def bias_gelu(e: Expansion) -> Sequence[Value | None]:
+    return [e("Gelu", e("Add", e.input(0), e.input(1)))]
+
+
+@stands_for("FastGelu")
+def fast_gelu(e: Expansion) -> Sequence[Value | None]:
+    x, bias = e.input(0), e.node.input(1)
+    return [e("Gelu", x if bias is None else e("Add", x, bias), approximate="tanh")]
+
+
+@stands_for("QuickGelu")
+def quick_gelu(e: Expansion) -> Sequence[Value | None]:
+    """x sigmoid(alpha x)."""
+    x = e.input(0)
+    return [e("Mul", x, e("Sigmoid", e("Mul", x, e.scalar(e.number("alpha", 1.702), x))))]
+
+
+@stands_for("BiasDropout")
+def bias_dropout(e: Expansion) -> Sequence[Value | None]:
+    if e.is_asked(1):
+        e.refuse("a mask")
+    result, residual = e("Add", e.input(0), e.input(1)), e.node.input(2)
+    return [result if residual is None else e("Add", result, residual)]
+
+
+# ---- normalisation
+
+
+def _summed(e: Expansion, bias: int) -> Value:
+    """Input, skip and bias."""
+    total = e("Add", e.input(0), e.input(1))
+    more = e.node.input(bias)
+    return total if more is None else e("Add", total, more)
+
+
+@stands_for("SkipLayerNormalization")
+def skip_layer_normalization(e: Expansion) -> Sequence[Value | None]:
+    total = _summed(e, 4)
+    count = 3 if e.is_asked(1) or e.is_asked(2) else 1
+    parameters = e.input(2), e.node.input(3)
+    outputs = e.several("LayerNormalization", count, total, *parameters, epsilon=e.number("epsilon", 1e-12))
+    return [*outputs, *[None] * (3 - count), total]
+
+
+@stands_for("SkipSimplifiedLayerNormalization")
+def skip_rms_normalization(e: Expansion) -> Sequence[Value | None]:
+    if e.is_asked(1) or e.is_asked(2):
+        e.refuse("statistics")
+    total = _summed(e, 3)
+    return [e("RMSNormalization", total, e.input(2), epsilon=e.number("epsilon", 1e-12)), None, None, total]
+
+
+@stands_for("SimplifiedLayerNormalization", domain="")
+def rms_normalization(e: Expansion) -> Sequence[Value | None]:
+    if e.is_asked(1):
+        e.refuse("statistics")
+    axis, epsilon = attribute(e.node, "axis", -1), e.number("epsilon", 1e-5)
+    return [e("RMSNormalization", e.input(0), e.input(1), axis=axis, epsilon=epsilon)]
+
+
+@stands_for("EmbedLayerNormalization")
+def embed_layer_normalization(e: Expansion) -> Sequence[Value | None]:
+    """Words, positions and segments, looked up, summed and normalised; the number of words as mask_index."""
+    ids, segments, mask, positions = e.input(0), e.node.input(1), e.node.input(7), e.node.input(8)
+    total = e("Gather", e.input(2), ids, axis=0)
+    if positions is None:
+        length = e("Shape", ids, start=1, end=2)
+        table = e("Slice", e.input(3), e.ints(0), length, e.ints(0))
+        total = e("Add", total, table)
+    else:
+        total = e("Add", total, e("Gather", e.input(3), positions, axis=0))
+    if segments is not None:
+        total = e("Add", total, e("Gather", e.input(4), segments, axis=0))
+    result = e("LayerNormalization", total, e.input(5), e.node.input(6), epsilon=e.number("epsilon", 1e-12))
+    if not e.is_asked(1):
+        return [result, None, total]
+    if mask is None:
+        return [result, e("ReduceSum", e("Sub", ids, ids), e.ints(1), keepdims=0), total]
+    return [result, e("ReduceSum", mask, e.ints(1), keepdims=0), total]
+
+
+# ---- attention
+
+
+def _heads(e: Expansion) -> int:
+    count = attribute(e.node, "num_heads", 0)
+    if count < 1:
+        fail(e.node, f"attribute num_heads is {count}", "E102")
+    return count
+
+
+def _mask(e: Expansion, mask: Value | None, keys: Value, filler: float) -> Value | None:
+    """What is added to the scores: ``filler`` for the keys that ``mask`` leaves out: [B, T] and [B, S, T] of ones and
+    zeros, or [B] lengths. ``keys`` is [B, T, …]."""
+    if mask is None:
+        return None
+    if mask.type.rank == 1:
+        batch = type_of(e.node, 0).dims[0]
+        if mask.shape is None or mask.shape[0] != batch:
+            fail(e.node, f"a mask of {show(mask.type)} is not supported", "E102")
+        length = e("Squeeze", e("Shape", keys, start=1, end=2), e.ints(0))
+        zero, one = (e.graph.constant("step", np.array(step, np.int64)) for step in (0, 1))
+        column = e("Unsqueeze", e("Cast", mask, to=DType.int64), e.ints(1))
+        mask = e("Less", e("Range", zero, length, one), column)
+    if mask.type.rank not in (2, 3):
+        fail(e.node, f"a mask of {show(mask.type)} is not supported", "E102")
+    seen = mask if mask.dtype is DType.bool else e("Cast", mask, to=DType.bool)
+    number = keys if keys.dtype.is_float else e.input(0)
+    added = e("Where", seen, e.scalar(0.0, number), e.scalar(filler, number))
+    return e("Unsqueeze", added, e.ints(1, 2) if mask.type.rank == 2 else e.ints(1))
+
+
+def _added(e: Expansion, *masks: Value | None) -> Value | None:
+    given = [mask for mask in masks if mask is not None]
+    return None if not given else given[0] if len(given) == 1 else e("Add", *given)
+
+
+def _attention_attrs(e: Expansion, heads: int) -> dict[str, Any]:
+    scale = e.number("scale", 0.0)
+    attrs: dict[str, Any] = {"scale": scale} if scale != 0.0 else {}
+    return {**attrs, "q_num_heads": heads, "kv_num_heads": heads, "is_causal": attribute(e.node, "unidirectional", 0)}
+
+
+@stands_for("Attention")
+def attention(e: Expansion) -> Sequence[Value | None]:
+    """Self-attention of input [B, S, C] with the weights [C, 3 C'] of queries, keys and values side by side."""
+    heads, weights = _heads(e), e.input(1)
+    for index, what in ((4, "past"), (6, "a shared buffer")):
+        if e.node.input(index) is not None:
+            e.refuse(what)
+    if e.is_asked(1):
+        e.refuse("present")
+    if attribute(e.node, "do_rotary", 0):
+        e.refuse("rotary embeddings")
+    total, bias = e("MatMul", e.input(0), weights), e.node.input(2)
+    if bias is not None:
+        total = e("Add", total, bias)
+    columns = total.type.dims[-1]
+    if not isinstance(columns, int):
+        fail(e.node, f"the weights' size is not known: {show(weights.type)}", "E108")
+    sizes = [int(size) for size in e.node.attrs.get("qkv_hidden_sizes", [columns // 3] * 3)]
+    q, k, v = e.several("Split", 3, total, e.ints(*sizes), axis=-1)
+    mask = _added(e, _mask(e, e.node.input(3), k, e.number("mask_filter_value", -10000.0)), e.node.input(5))
+    return [e("Attention", q, k, v, mask, **_attention_attrs(e, heads))]
+
+
+@stands_for("MultiHeadAttention")
+def multi_head_attention(e: Expansion) -> Sequence[Value | None]:
+    """Queries [B, S, C]; keys and values [B, T, C], or [B, heads, T, size]; past and present [B, heads, P, size]."""
+    heads, q, k, v = _heads(e), e.input(0), e.node.input(1), e.node.input(2)
+    if k is None or v is None or q.type.rank != 3:
+        fail(e.node, "packed queries, keys and values are not supported", "E102")
+    for index in (8, 9):
+        if e.node.input(index) is not None:
+            e.refuse(f"input {index}")
+    bias = e.node.input(3)
+    if bias is not None:
+        first = 0
+        biased = []
+        for value in (q, k, v):
+            size = value.type.dims[-1] if value.type.rank == 3 else dim(heads * value.type.dims[-1])
+            if not isinstance(size, int):
+                fail(e.node, f"the size of a bias is not known: {show(value.type)}", "E108")
+            part = e("Slice", bias, e.ints(first), e.ints(first + size), e.ints(0))
+            biased.append(e("Add", value, part) if value.type.rank == 3 else value)
+            first += size
+        q, k, v = biased
+    filler = e.number("mask_filter_value", -10000.0)
+    rows = k if k.type.rank == 3 else e("Transpose", k, perm=[0, 2, 1, 3])
+    mask = _added(e, _mask(e, e.node.input(4), rows, filler), e.node.input(5))
+    attrs = _attention_attrs(e, heads)
+    if k.type.rank == 4:
+        q = e("Transpose", e("Reshape", q, e.ints(0, 0, heads, -1)), perm=[0, 2, 1, 3])
+        attrs = {name: value for name, value in attrs.items() if not name.endswith("num_heads")}
+    count = 4 if e.is_asked(3) else 3 if e.is_asked(1) or e.is_asked(2) or e.node.input(6) is not None else 1
+    y, *more = e.several("Attention", count, q, k, v, mask, e.node.input(6), e.node.input(7), **attrs)
+    if k.type.rank == 4:
+        y = e("Reshape", e("Transpose", y, perm=[0, 2, 1, 3]), e.ints(0, 0, -1))
+    return [y, *more]
+
+
+@stands_for("RotaryEmbedding")
+def rotary_embedding(e: Expansion) -> Sequence[Value | None]:
+    x, positions = e.input(0), e.input(1)
+    if positions.type.rank != 2:
+        e.refuse("positions that are one offset")
+    if attribute(e.node, "is_packed_batching", 0) or e.number("scale", 1.0) != 1.0:
+        e.refuse("packed batches or a scale")
+    names = ("interleaved", "num_heads", "rotary_embedding_dim")
+    attrs = {name: e.node.attrs[name] for name in names if e.node.attrs.get(name)}
+    if x.type.rank == 3 and "num_heads" not in attrs:
+        size, half = x.type.dims[-1], e.input(2).type.dims[-1]
+        if not isinstance(size, int) or not isinstance(half, int):
+            fail(e.node, f"the number of heads is not known: {show(x.type)}", "E108")
+        attrs["num_heads"] = size // (2 * half)
+    return [e("RotaryEmbedding", x, e.input(2), e.input(3), positions, **attrs)]
