@@ -24,6 +24,7 @@ from mcpc.errors import (
 )
 
 if TYPE_CHECKING:
+    from mcpc import backend
     from mcpc.compiler import compile
     from mcpc.inspection import inspect
     from mcpc.loader import Session, load
@@ -42,6 +43,7 @@ __all__ = [
     "TargetError",
     "UsageError",
     "__version__",
+    "backend",
     "compile",
     "inspect",
     "load",
@@ -55,6 +57,8 @@ def __getattr__(name: str) -> Any:
 
     if name == "__version__":
         value: Any = importlib.import_module("importlib.metadata").version("mcpc")
+    elif name == "backend":
+        value = importlib.import_module("mcpc.backend")
     elif name in _HOMES:
         value = getattr(importlib.import_module(f"mcpc.{_HOMES[name]}"), name)
     else:

@@ -11,23 +11,51 @@ from mcpc.cli import console
 from mcpc.errors import RuntimeFault
 
 if TYPE_CHECKING:
+    from mcpc.per_layer import LayerComparison
     from mcpc.verification import Comparison
 
 
-def print_verdict(comparisons: Sequence[Comparison], as_json: bool, hint: str) -> int:
-    """Print a line an output, an error with ``hint`` for each that differs, and return the exit status."""
+def print_verdict(
+    comparisons: Sequence[Comparison], as_json: bool, hint: str, layers: Sequence[LayerComparison] = ()
+) -> int:
+    """Print a line an output and a line a layer, an error with ``hint`` for each output that differs and one for the
+    first layer that does, and return the exit status."""
     faults = [RuntimeFault("E606", each.describe(), hint=hint) for each in comparisons if not each.matches]
+    faults += _layer_faults(layers)
     if as_json:
         document: dict[str, Any] = {"matches": not faults, "outputs": [each.to_json() for each in comparisons]}
+        if layers:
+            document["layers"] = [layer.to_json() for layer in layers]
         if faults:
             document["errors"] = [fault.to_json() for fault in faults]
         console.print_json(document)
     else:
-        rows = [
-            ("ok" if each.matches else "DIFFERS", f"{each.max_abs_difference:.3g}", f"{each.excess:.3g}", each.name)
-            for each in comparisons
-        ]
+        rows = [(*_numbers(each), each.name) for each in comparisons]
         click.echo(console.table(("verdict", "max difference", "of tolerance", "output"), rows, right=(1, 2)))
+        if layers:
+            rows = [
+                (*_numbers(each.comparison), each.against, each.layer.op, each.layer.name, each.layer.node)
+                for each in layers
+            ]
+            headers = ("verdict", "max difference", "of tolerance", "against", "operators", "tensor", "node")
+            click.echo("\n" + console.table(headers, rows, right=(1, 2)))
     for fault in faults:
         click.echo(fault, err=True)
     return RuntimeFault.exit_code if faults else 0
+
+
+def _numbers(each: Comparison) -> tuple[str, str, str]:
+    return "ok" if each.matches else "DIFFERS", f"{each.max_abs_difference:.3g}", f"{each.excess:.3g}"
+
+
+def _layer_faults(layers: Sequence[LayerComparison]) -> list[RuntimeFault]:
+    """One for the first layer that differs: what follows it may differ for that reason only."""
+    differing = [layer for layer in layers if not layer.matches]
+    if not differing:
+        return []
+    first, worst = differing[0], max(differing, key=lambda layer: layer.comparison.excess)
+    hint = f"the first of {len(differing)} layers that differ"
+    if worst is not first:
+        hint += f"; the worst: {worst.comparison.describe()}, at node {worst.layer.node!r}"
+    message = first.comparison.describe().replace("output", "tensor", 1)
+    return [RuntimeFault("E606", message, op=first.layer.op, node=first.layer.node, hint=hint)]

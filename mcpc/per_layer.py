@@ -1,0 +1,165 @@
+"""Which layer goes wrong: every tensor that an artifact's code computes, against ONNX Runtime.
+
+An artifact keeps no intermediate tensor, so the model is compiled once more, in the same way, with the result of every
+step as one more output. Its code, kernels and fusions are those of the artifact; only that steps share memory is lost.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from mcpc.artifact import Artifact
+from mcpc.comparison import RTOL, Comparison, compare
+from mcpc.errors import UsageError
+from mcpc.ir import Graph
+from mcpc.pipeline import Pass, PassContext, describe
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A tensor of a compiled graph. ``name`` is its own, ``output`` that of the output that shows it row-major."""
+
+    name: str
+    output: str
+    node: str
+    op: str
+
+
+@dataclass(frozen=True)
+class ExposeLayers(Pass):
+    """Makes outputs of all tensors, behind the passes that shaped the graph; ``found`` gets them in order, ``models``
+    the ONNX model of the graph."""
+
+    name: ClassVar[str] = "expose-layers"
+    found: list[Layer] = field(default_factory=list)
+    models: list[bytes] = field(default_factory=list)
+
+    def __call__(self, graph: Graph, ctx: PassContext) -> Graph:
+        from mcpc.onnx_writer import to_model
+
+        shown = {id(value) for value in graph.outputs}
+        for node in list(graph.nodes):
+            for value in node.outputs:
+                if value is None:
+                    continue
+                if id(value) in shown:
+                    output = value
+                else:  # stored in another order, it would come out so
+                    types = [value.type.with_layout(None)]
+                    (output,) = graph.emit("Identity", [value], types, names=[f"{value.name}:layer"])
+                    graph.outputs.append(output)
+                op = node.op if node.body is None else "+".join(inner.op for inner in node.body.nodes)
+                self.found.append(Layer(value.name, output.name, describe(node), op))
+        self.models.append(to_model(graph).SerializeToString())
+        return graph
+
+
+@dataclass(frozen=True)
+class LayerComparison:
+    """How a layer compares, and with what: the tensor of that name in the ``model``, or where the passes changed what
+    the name stands for, in the ``graph`` that they made."""
+
+    layer: Layer
+    against: str
+    comparison: Comparison
+
+    @property
+    def matches(self) -> bool:
+        return self.comparison.matches
+
+    def to_json(self) -> dict[str, Any]:
+        return {**self.comparison.to_json(), "node": self.layer.node, "op": self.layer.op, "against": self.against}
+
+
+def verify_layers(
+    artifact: Path | str,
+    model: Path | str,
+    *,
+    inputs: Mapping[str, Array] | None = None,
+    seed: int = 0,
+    dims: Mapping[str, int] | None = None,
+    rtol: float = RTOL,
+    atol: float | None = None,
+    threads: int | None = None,
+) -> list[LayerComparison]:
+    """Compare every layer of ``artifact``, in the order of the steps; the arguments are those of
+    :func:`mcpc.verification.verify`."""
+    from mcpc.loader import load
+    from mcpc.sample_inputs import artifact_inputs
+    from mcpc.verification import known_inputs, reference
+
+    expose = ExposeLayers()
+    with tempfile.TemporaryDirectory() as folder:
+        path = _compile_again(Path(artifact), Path(model), expose, Path(folder))
+        with load(artifact, threads=1) as session:
+            feeds = {**artifact_inputs(artifact, session, seed, dims), **known_inputs(session, inputs or {})}
+        with load(path, threads=threads) as session:
+            names = [output.name for output in session.get_outputs()]
+            got = dict(zip(names, session.run(None, feeds), strict=True))
+    layers = expose.found
+    in_graph = dict(zip(names, reference(expose.models[0], feeds, names), strict=True))
+    shared, exposed = _with_all_outputs(Path(model), {layer.name for layer in layers})
+    in_model = dict(zip(shared, reference(exposed, feeds, shared), strict=True))
+    outputs = set(names) - {layer.output for layer in layers if layer.output != layer.name}
+    result = []
+    for layer in layers:
+        want, against = in_graph[layer.output], "graph"
+        original = in_model.get(layer.name)
+        if original is not None and (layer.name in outputs or compare(layer.name, want, original, rtol, atol).matches):
+            want, against = original, "model"
+        result.append(LayerComparison(layer, against, compare(layer.name, got[layer.output], want, rtol, atol)))
+    return result
+
+
+def _compile_again(artifact: Path, model: Path, expose: ExposeLayers, folder: Path) -> Path:
+    """The model with all layers as outputs, compiled as ``artifact`` was."""
+    from mcpc import plugins
+    from mcpc.compiler import compile as compile_model
+
+    with Artifact.open(artifact) as opened:
+        meta = opened.meta
+    target = plugins.find_target(meta.target)
+    own = {each.name for each in plugins.find_family(target.family).passes(target)}
+    passes = ", ".join(record.spec or record.name for record in meta.passes or [] if record.name not in own)
+    optional = {default.input for default in meta.defaults or []}
+    return compile_model(
+        model,
+        meta.target,
+        folder / "layers.mcp26bin",
+        input_shapes={
+            tensor.name: [None if dim.symbol >= 0 else dim.value for dim in tensor.dims]
+            for index, tensor in enumerate(meta.inputs)
+            if index not in optional
+        },
+        dims={
+            symbol.name: (symbol.min, symbol.max if symbol.max >= 0 else None)
+            for index, symbol in enumerate(meta.symbols or [])
+            if any(dim.symbol == index for tensor in meta.inputs for dim in tensor.dims)
+        },
+        freeze_defaults=not optional,
+        passes=passes,
+        finish=[expose],
+        golden=0,
+    )
+
+
+def _with_all_outputs(path: Path, wanted: set[str]) -> tuple[list[str], bytes]:
+    """Those of the tensors that the model at ``path`` makes, and the model with them as outputs."""
+    import onnx
+
+    model = onnx.load(path)
+    made = {name for node in model.graph.node for name in node.output} & wanted
+    declared = {value.name for value in model.graph.output}
+    model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in sorted(made - declared))
+    try:
+        return sorted(made | (declared & wanted)), model.SerializeToString()
+    except ValueError:
+        raise UsageError("E001", f"{path} is too large to look at its layers: 2 GiB are the most") from None

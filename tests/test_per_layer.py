@@ -1,0 +1,80 @@
+"""`mcpc verify --per-layer` compares every tensor that compiled code makes, and names the first that is wrong."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from onnx import TensorProto, helper
+from onnx.numpy_helper import from_array
+
+import mcpc
+from mcpc import per_layer
+from mcpc.cli import cli
+from mcpc.per_layer import ExposeLayers, verify_layers
+
+
+def build(scale: float = 1.0) -> bytes:
+    """Conv and Relu (one kernel, stored channels-last), Scale (an elementwise step of its own name), mean, Gemm."""
+    rng = np.random.default_rng(0)
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["conv"], name="conv", pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["conv"], ["relu"], name="relu"),
+        helper.make_node("MaxPool", ["relu"], ["pool"], name="pool", kernel_shape=[2, 2], strides=[2, 2]),
+        helper.make_node("ReduceMean", ["pool"], ["mean"], name="mean", axes=[2, 3], keepdims=0),
+        helper.make_node("Gemm", ["mean", "v"], ["y"], name="head"),
+    ]
+    weights = {
+        "w": rng.standard_normal((4, 3, 3, 3), np.float32),
+        "v": rng.standard_normal((4, 2), np.float32) * np.float32(scale),
+    }
+    info = helper.make_tensor_value_info
+    inputs, outputs = [info("x", TensorProto.FLOAT, ["N", 3, 6, 6])], [info("y", TensorProto.FLOAT, ["N", 2])]
+    initial = [from_array(array, name) for name, array in weights.items()]
+    graph = helper.make_graph(nodes, "net", inputs, outputs, initial)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8).SerializeToString()
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    folder = tmp_path_factory.mktemp("layers")
+    (folder / "m.onnx").write_bytes(build())
+    return mcpc.compile(folder / "m.onnx", "host", folder / "m.mcp26bin", dims={"N": (1, 4)}), folder / "m.onnx"
+
+
+def test_every_step_is_compared_with_the_models_tensor(files: tuple[Path, Path]) -> None:
+    layers = verify_layers(*files, dims={"N": 3})
+    assert all(layer.matches for layer in layers)
+    found = {layer.layer.name: layer for layer in layers}
+    assert {"pool", "mean", "y"} <= found.keys()
+    assert found["pool"].against == "model" and found["pool"].comparison.shape == (3, 4, 3, 3)
+    steps = {step["name"] for step in mcpc.inspect(files[0])["steps"]}
+    assert {layer.layer.node for layer in layers} >= {name for name in steps if "+" not in name}
+
+
+def test_the_first_layer_that_differs_is_named(files: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    def compile_another(artifact: Path, model: Path, expose: ExposeLayers, folder: Path) -> Path:
+        path = mcpc.compile(build(scale=2), "host", folder / "m.mcp26bin", finish=[expose])
+        sound = ExposeLayers()
+        mcpc.compile(model, "host", folder / "sound.mcp26bin", finish=[sound])
+        expose.models[:] = sound.models  # what the code should compute
+        return path
+
+    monkeypatch.setattr(per_layer, "_compile_again", compile_another)
+    artifact, model = map(str, files)
+    result: Any = CliRunner().invoke(cli, ["verify", artifact, model, "--per-layer", "--json"])
+    document = json.loads(result.stdout)
+    assert result.exit_code == 1 and not document["matches"]
+    assert all(each["matches"] for each in document["outputs"])  # the artifact itself is sound
+    assert [each["name"] for each in document["layers"] if not each["matches"]] == ["y"]
+    [error] = document["errors"]
+    assert (error["code"], error["node"]) == ("E606", "head") and "tensor 'y' differs" in error["message"]
+
+
+def test_a_sound_artifact_passes_on_the_command_line(files: tuple[Path, Path]) -> None:
+    result = CliRunner().invoke(cli, ["verify", *map(str, files), "--per-layer"])
+    assert result.exit_code == 0 and "against" in result.output and "DIFFERS" not in result.output
