@@ -90,7 +90,7 @@ def infer_max_unpool(node: Node, context: InferContext) -> list[TensorType]:
     for size, least in zip(given, inner, strict=True):
         if isinstance(size, int) and isinstance(least, int) and size < least:
             fail(node, f"output_shape {given} is smaller than {inner}")
-    sizes = [context.unknown(node, axis) if size is None else size for axis, size in enumerate(given)]
+    sizes = [context.data_size(node, 0, axis) if size is None else size for axis, size in enumerate(given)]
     return [TensorType(x.dtype, tuple(sizes))]
 
 

@@ -69,7 +69,7 @@ def infer_affine_grid(node: Node, context: InferContext) -> list[TensorType]:
         wanted = (axes, axes + 1)
         if any(differ(size, want) for size, want in zip(theta.shape[1:], wanted, strict=True)):
             fail(node, f"theta is {show(theta)}, matrices of {axes} x {axes + 1} are needed")
-    known = [context.unknown(node, max(axis - 1, 0)) if size is None else size for axis, size in enumerate(sizes)]
+    known = [context.data_size(node, 0, max(axis - 1, 0)) if size is None else size for axis, size in enumerate(sizes)]
     batch = known[0] if theta.shape is None else unify(node, theta.shape[0], known[0], "batches of theta and size")
     return [TensorType(theta.dtype, (batch, *known[2:], axes))]
 
@@ -94,7 +94,7 @@ def infer_roi_align(node: Node, context: InferContext) -> list[TensorType]:
     if rois.shape is not None and differ(rois.shape[1], 4):
         fail(node, f"rois are {show(rois)}, four numbers each are needed")
     if rois.shape is None or items.shape is None:
-        count: Dim = context.unknown(node, 0)
+        count: Dim = context.data_size(node, 0, 0)
     else:
         count = unify(node, rois.shape[0], items.shape[0], "the numbers of rois and batch_indices")
     if x.shape is None:
@@ -130,7 +130,7 @@ def infer_col2im(node: Node, context: InferContext) -> list[TensorType]:
     window, image = col2im_window(node, context), vector(node, context, 1)
     if image is None or len(image) != len(window.kernel):
         fail(node, f"image_shape {image} does not fit block_shape {list(window.kernel)}")
-    sizes = [context.unknown(node, 2 + axis) if size is None else size for axis, size in enumerate(image)]
+    sizes = [context.data_size(node, 0, 2 + axis) if size is None else size for axis, size in enumerate(image)]
     taps = int(product(window.kernel))
     if isinstance(x.shape[1], int) and x.shape[1] % taps:
         fail(node, f"{x.shape[1]} channels do not divide into blocks of {taps}")
@@ -158,7 +158,7 @@ def infer_center_crop_pad(node: Node, context: InferContext) -> list[TensorType]
     for axis, size in zip(axes, sizes, strict=True):
         if isinstance(size, int) and size < 0:
             fail(node, f"sizes {sizes} are negative")
-        shape[axis] = context.unknown(node, axis) if size is None else size
+        shape[axis] = context.data_size(node, 0, axis) if size is None else size
     return [TensorType(x.dtype, tuple(shape))]
 
 

@@ -11,10 +11,9 @@ from typing import ClassVar
 
 from mcpc import ops
 from mcpc.ir import Graph, Node, TensorType, Value
-from mcpc.ops.context import type_of
+from mcpc.ops.context import same, type_of
 from mcpc.ops.linear import convolution_of
 from mcpc.ops.reduce import REDUCTIONS, has_known_axes, reduction_axes
-from mcpc.ops.resize import resized_axes
 from mcpc.pipeline import Pass, PassContext
 
 from .region import Region
@@ -146,12 +145,11 @@ def _image_wish(node: Node) -> Wish:
 def _resize_wish(node: Node) -> Wish:
     """Channels-last where an image's rows and columns change, so that neighbours in memory share their weights; as the
     model has it where few channels come, or the result goes, row-major anyway."""
-    x, rank = type_of(node, 0), len(node.output.type.dims)
-    moving = [item.axis for item in resized_axes(node, ops.InferContext())]
-    is_image = rank > 2 and all(axis > 1 for axis in moving)
+    x, y = type_of(node, 0), node.output.type
+    is_image = len(y.dims) > 2 and all(map(same, x.dims[:2], y.dims[:2]))
     few = is_image and isinstance(x.dims[1], int) and x.dims[1] <= PLANAR_CHANNELS
     is_plain = not node.output.users or (few and x.layout is None)
-    chosen = channels_last(rank) if is_image and not is_plain else None
+    chosen = channels_last(len(y.dims)) if is_image and not is_plain else None
     return Wish((chosen, *(KEEP for _ in node.inputs[1:])), chosen)
 
 
@@ -164,7 +162,7 @@ def wish(node: Node) -> Wish:
         return Wish(tuple(KEEP for _ in node.inputs), None)  # an unknown rank is declined when the code is made
     region = Region.of(node)
     anchor = region.anchor
-    if region.is_attention or node.is_op("Attention"):
+    if region.is_attention or (anchor is not None and anchor.is_op("Attention", "MatMul")):
         reads = [value is not None and reads_strided(node, value, value.type.layout) for value in node.inputs]
         return Wish(tuple(KEEP if strided else None for strided in reads), written_layout(node))
     if anchor is not None and anchor.is_op(*SPATIAL):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from mcpc import ops
 from mcpc.ir import Dim, DType, dim, product
 from mcpc.ops.context import same
 from mcpc.ops.resize import ResizedAxis, resized_axes
@@ -12,7 +11,8 @@ from mcpc.ops.resize import ResizedAxis, resized_axes
 from ..ctext import float_literal
 from ..kernel import KernelBuilder, unsupported
 from .move import word
-from .registry import emits
+from .registry import emits, finds_sizes
+from .sizes import checked, element, found
 
 #: RESIZE_RANK of resize.h.
 MAX_RANK = 8
@@ -23,11 +23,9 @@ def resize(b: KernelBuilder) -> None:
     anchor = b.anchor
     x, y = b.outer(anchor.inputs[0]), b.node.output
     mode = str(anchor.attrs.get("mode", "nearest"))
-    resized = {item.axis: item for item in resized_axes(anchor, ops.InferContext())}
+    resized = {item.axis: item for item in resized_axes(anchor, b.context)}
     if mode != "nearest" and x.dtype is not DType.float32:
         raise unsupported(b.node, f"an operand of type {x.dtype.name}")
-    if any(item.scale is None and anchor.input(3) is None for item in resized.values()):
-        raise unsupported(b.node, "scales that are not constant")
     axes: list[str] = []
     sizes: list[Dim] = []
     merged: Dim = 1
@@ -76,10 +74,37 @@ def resize(b: KernelBuilder) -> None:
     b.units = f"resize_units({b.size(product(sizes[:-1]))}, {b.size(sizes[-1])})"
 
 
+@finds_sizes("Resize")
+def sizes(b: KernelBuilder) -> None:
+    b.headers += ["sizes.h", "resize.h"]
+    x = b.outer(b.anchor.inputs[0]).type
+    by_axis = {item.axis: item for item in resized_axes(b.anchor, b.context)}
+    for axis, size in found(b):
+        item = by_axis[axis]
+        if b.anchor.input(3) is None:
+            text = f"resize_scaled({b.size(x.dims[axis])}, {_computed_scale(b, item)})"
+        else:
+            text = element(b, b.anchor.inputs[3], item.place)
+        b.line(f"const int64_t size{axis} = {text};")
+        checked(b, f"sizes_check(env, size{axis})")
+        b.set_size(size, f"size{axis}")
+
+
+def _computed_scale(b: KernelBuilder, item: ResizedAxis) -> str:
+    scales = b.outer(b.anchor.input(2))
+    if scales.dtype is not DType.float32:
+        raise unsupported(b.node, f"computed scales of type {scales.dtype.name}")
+    return f"{b.input(scales)}[{item.place}]"
+
+
 def _axis(b: KernelBuilder, item: ResizedAxis, before: Dim, after: Dim) -> str:
     """The resize_axis literal; a crop's borders are read as the kernel runs."""
-    ratio = f"(float){b.size(after)} / (float){b.size(before)}"
-    scale = ratio if item.scale is None else float_literal(item.scale)
+    if item.scale is not None:
+        scale = float_literal(item.scale)
+    elif b.anchor.input(3) is None:
+        scale = _computed_scale(b, item)
+    else:
+        scale = f"(float){b.size(after)} / (float){b.size(before)}"
     fields = [f".in = {b.size(before)}", f".out = {b.size(after)}", ".is_resized = 1", f".scale = {scale}"]
     if b.anchor.attrs.get("coordinate_transformation_mode") == "tf_crop_and_resize":
         roi = b.outer(b.anchor.input(1))

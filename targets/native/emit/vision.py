@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mcpc import ops
 from mcpc.ir import Dim, DType, dim, product
 from mcpc.ops.vision import col2im_window
 
@@ -12,7 +11,8 @@ from ..ctext import float_literal
 from ..kernel import KernelBuilder, unsupported
 from .linear import expect_float32
 from .move import word
-from .registry import emits
+from .registry import emits, finds_sizes
+from .sizes import checked, element, found
 
 #: SAMPLE_AXES of vision.h, and the axes of window_shape in conv_nd.h.
 MOST_AXES = 3
@@ -100,9 +100,8 @@ def roi_align(b: KernelBuilder) -> None:
     )
     b.label = "roi align"
     b.headers.append("vision.h")
-    b.line(
-        f"return roi_align_f32(env, {shape}, {b.input(x)}, {b.input(rois)}, {b.input(items)}, {b.output()}, begin, end);"
-    )
+    operands = f"{b.input(x)}, {b.input(rois)}, {b.input(items)}, {b.output()}"
+    b.line(f"return roi_align_f32(env, {shape}, {operands}, begin, end);")
     b.units = b.size(product((count, out_h)))
 
 
@@ -112,7 +111,7 @@ def col2im(b: KernelBuilder) -> None:
     x, y = b.outer(b.anchor.inputs[0]), b.node.output.type
     if x.dtype is not DType.float32:
         raise unsupported(b.node, f"an operand of type {x.dtype.name}")
-    window, sizes = col2im_window(b.anchor, ops.InferContext()), y.dims[2:]
+    window, sizes = col2im_window(b.anchor, b.context), y.dims[2:]
     missing = MOST_AXES - len(sizes)
     if missing < 0:
         raise unsupported(b.node, f"blocks along {len(sizes)} axes")
@@ -153,3 +152,21 @@ def center_crop_pad(b: KernelBuilder) -> None:
     operands = (b.input(b.anchor.inputs[0], type), b.output(type=type), "0", "begin", "end")
     b.call(f"pad_nd_{bits}", "PAD_CONSTANT", len(y.dims), "sizes", "before", "padded", *operands)
     b.units = b.size(y.dims[0])
+
+
+@finds_sizes("AffineGrid", "Col2Im", "CenterCropPad", "MaxUnpool")
+def sizes(b: KernelBuilder) -> None:
+    """Each size is an element of an input, the second of all but MaxUnpool."""
+    b.headers.append("sizes.h")
+    anchor, rank = b.anchor, len(b.node.output.type.dims)
+    places, source = {axis: axis for axis in range(rank)}, anchor.input(2 if anchor.op == "MaxUnpool" else 1)
+    if anchor.op == "AffineGrid":
+        places = {axis: axis + 1 if axis else 0 for axis in range(rank)}
+    elif anchor.op == "Col2Im":
+        places = {axis: axis - 2 for axis in range(2, rank)}
+    elif anchor.attrs.get("axes"):
+        places = {axis % rank: place for place, axis in enumerate(anchor.attrs["axes"])}
+    for axis, size in found(b):
+        b.line(f"const int64_t size{axis} = {element(b, source, places[axis])};")
+        checked(b, f"sizes_check(env, size{axis})")
+        b.set_size(size, f"size{axis}")

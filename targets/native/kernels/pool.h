@@ -175,11 +175,17 @@ MCP26_INLINE void pool_global_f32(pool_kind kind, float p, int64_t batch, int64_
 }
 
 /* The inverse of a maximum with indices, row-major: y, of size[rank], is zero but for x's `count` elements, element i
- * at indices[i], which counts in a tensor of `inner` sizes inside y's. One unit. An index outside is a fault. */
+ * at indices[i], which counts in a tensor of `inner` sizes inside y's. One unit. An index outside, and a y
+ * smaller than `inner`, are faults. */
 MCP26_INLINE int32_t max_unpool_f32(mcp26_env *env, int64_t rank, const int64_t *inner, const int64_t *size,
                                     int64_t count, const float *x, const int64_t *indices, float *y) {
     int64_t total = 1, most = 1;
-    for (int64_t d = 0; d < rank; d++) total *= size[d], most *= inner[d];
+    for (int64_t d = 0; d < rank; d++) {
+        total *= size[d], most *= inner[d];
+        if (size[d] >= inner[d]) continue;
+        env->fault = (mcp26_fault){0, MCP26_DATA_SHAPE, size[d], inner[d]};
+        return MCP26_STEP_DATA;
+    }
     for (int64_t i = 0; i < total; i++) y[i] = 0.0f;
     for (int64_t i = 0; i < count; i++) {
         int64_t rest = indices[i], to = 0, step = 1;

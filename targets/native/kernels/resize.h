@@ -51,6 +51,12 @@ typedef struct {
     float weight[4], center, step, total;
 } resize_taps;
 
+/* The size of an axis times a scale that data give, rounded down; -1 where that is no size. */
+MCP26_INLINE int64_t resize_scaled(int64_t size, float scale) {
+    float scaled = (float)size * scale;
+    return scale > 0.0f && scaled < 0x1p47f ? (int64_t)scaled : -1;
+}
+
 MCP26_INLINE float resize_coordinate(resize_coordinates kind, resize_axis a, int64_t o) {
     float at = (float)o, in = (float)a.in, out = (float)a.out;
     if (kind == RESIZE_ASYMMETRIC) return at / a.scale;

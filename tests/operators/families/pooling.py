@@ -171,3 +171,13 @@ op(
     strides=[2, 2],
     case={"judges": (ONNX,), "because": "ONNX Runtime counts indices in the larger output"},
 )
+op(
+    "MaxUnpool, output_shape is data",
+    "MaxUnpool",
+    (1, 1, 2, 2),
+    np.array([[[[5, 7], [13, 15]]]]),
+    np.array([1, 1, 5, 6]),
+    kernel_shape=[2, 2],
+    strides=[2, 2],
+    case={"judges": (ONNX,), "because": "ONNX Runtime counts indices in the larger output"},
+)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import numpy as np
+from onnx import TensorProto
 
 from ..case import ONNX, ORT, Family
+from ..graphs import Graph
 from ..graphs import Weight as W
 
 FAMILY = Family("resizing")
@@ -124,6 +127,24 @@ for mode, place in itertools.product(("nearest", "linear", "cubic"), ("inside", 
     attrs = {"mode": mode, "coordinate_transformation_mode": CROP, "extrapolation_value": 7.5}
     op(f"crop {place}, {mode}", "Resize", X, W(roi), None, ints(1, 9, 4, 7), **attrs)
     op(f"computed crop {place}, {mode}", "Resize", (1, 2, 5, 6), roi, None, ints(1, 2, 3, 4), **attrs)
+
+
+# ---- sizes and scales that are computed
+def exported(g: Graph) -> Any:
+    """What exporters write for a factor of 1.5 of an image of any size."""
+    x = g.input((1, 3, 4, 6))
+    shape = g("Cast", g("Slice", g("Shape", x), ints(2), ints(4)), to=TensorProto.FLOAT)
+    image = g("Cast", g("Floor", g("Mul", shape, floats(1.5))), to=TensorProto.INT64)
+    return g(
+        "Resize", x, None, None, g("Concat", g("Slice", g("Shape", x), ints(0), ints(2)), image, axis=0), mode="linear"
+    )
+
+
+FAMILY.graph("sizes by way of floats", exported)
+for mode in ("nearest", "linear"):
+    op(f"{mode}, sizes are data", "Resize", X, None, None, np.array([1, 9, 4, 11]), mode=mode)
+    op(f"{mode}, scales are data", "Resize", X, None, np.array([1, 1, 1.25, 0.55], np.float32), mode=mode)
+op("linear, sizes of axes are data", "Resize", X, None, None, np.array([3, 11]), mode="linear", axes=[3, 2])
 
 # ---- element types
 for type in (np.int8, np.uint8, np.int32, np.int64, np.float64, np.float16):
