@@ -65,3 +65,15 @@ def rows_and_columns(result: TensorType, operand: TensorType) -> tuple[Dim, Dim]
             return None
         expected = dim(step * size)
     return row_step, steps[inner]
+
+
+#: Elements from item to item of batch, heads, rows and columns.
+Steps = tuple[Dim, Dim, Dim, Dim]
+
+
+def steps_of(type: TensorType) -> Steps:
+    """The steps of a tensor [batch, heads, rows, columns], of which leading dimensions may be missing; 0 where its
+    batch or heads are broadcast."""
+    leading = [0 if size == 1 else step for size, step in zip(type.dims[:-2], type.strides[:-2], strict=True)]
+    steps: list[Dim] = [*[0] * (2 - len(leading)), *leading, *type.strides[-2:]]
+    return steps[0], steps[1], steps[2], steps[3]

@@ -10,6 +10,12 @@ from .region import Region
 
 Layout = tuple[int, ...] | None
 
+#: Batch, heads, rows and columns.
+MAX_RANK = 4
+
+#: The rows of a right operand that are packed in a worker's scratch where the operand is stored transposed.
+MAX_DEPTH = 1024
+
 
 def reads_strided(node: Node, value: Value, layout: Layout) -> bool:
     """Whether ``node`` could read ``value``, were it stored in this order, without a copy."""
@@ -19,12 +25,27 @@ def reads_strided(node: Node, value: Value, layout: Layout) -> bool:
         return False
     if node.is_op("Attention"):
         return rows and any(value is each for each in (*node.inputs[:3], *node.inputs[4:6]))
+    if region.anchor is not None and region.anchor.is_op("MatMul"):
+        return _multiplies_strided(region, value, layout)
     if not region.is_attention or node.body is None:
         return False
     first, *_, last = [inner for inner in node.body.nodes if inner.is_op("MatMul")]
     if value is region.outer(_source(first.inputs[1])):
         return True
     return rows and any(value is region.outer(_source(each)) for each in (first.inputs[0], last.inputs[1]))
+
+
+def _multiplies_strided(region: Region, value: Value, layout: Layout) -> bool:
+    """Whether ``value`` is an operand of a product of two activations that matmul.h reads."""
+    assert region.anchor is not None
+    left, right = (region.outer(each) for each in region.anchor.inputs)
+    rank, depth = region.node.output.type.rank, value.type.dims[-2:-1]
+    if not region.is_computed(region.anchor.inputs[1]) or rank is None or rank > MAX_RANK:
+        return False
+    if layout is None or layout[-1] == len(layout) - 1:
+        return value is left or value is right
+    is_small = isinstance(depth[0], int) and depth[0] <= MAX_DEPTH
+    return value is right and layout[-1] == len(layout) - 2 and is_small
 
 
 def _source(value: Value | None) -> Value | None:
@@ -47,6 +68,12 @@ def transposed_layout(node: Node) -> Layout:
 def written_layout(node: Node) -> Layout:
     """Where the result of a node that may write with any steps between rows should lie: so that the Transpose behind it
     is a view."""
+    if sum(output is not None for output in node.outputs) > 1 or len(node.output.type.dims) > MAX_RANK:
+        return None
+    region = Region.of(node)
+    is_product = region.anchor is not None and region.anchor.is_op("MatMul")
+    if is_product and (region.chain or not region.is_computed(node.inputs[1])):
+        return None  # what is fused behind a product sees rows in the order of memory
     perms = {tuple(permutation(user)) if user.is_op("Transpose") else () for user in node.output.users}
     layout = perms.pop() if len(perms) == 1 else ()
     return layout if layout and layout[-1] == len(layout) - 1 else None

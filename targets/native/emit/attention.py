@@ -12,23 +12,13 @@ from mcpc.ops.attention import AttentionSizes, attention_sizes, rotary_sizes
 
 from ..ctext import indent, literal
 from ..expression import Printer, load
+from ..iteration import Steps, steps_of
 from ..kernel import SELF, KernelBuilder, scalar, unsupported
 from .move import copy, word
 from .registry import ATTENTION, emits
 
 #: As in attention.h.
 ROWS, KEYS = 64, 128
-
-#: Elements from item to item of batch, heads, rows and columns.
-Steps = tuple[Dim, Dim, Dim, Dim]
-
-
-def steps_of(type: TensorType, batch: Sequence[Dim] = ()) -> Steps:
-    """The steps of a tensor [batch, heads, rows, columns], of which leading dimensions may be missing; 0 where its
-    batch or heads are broadcast."""
-    leading = [0 if size == 1 else step for size, step in zip(type.dims[:-2], type.strides[:-2], strict=True)]
-    steps: list[Dim] = [*[0] * (2 - len(leading)), *leading, *type.strides[-2:]]
-    return steps[0], steps[1], steps[2], steps[3]
 
 
 def split_steps(type: TensorType, size: Dim) -> Steps:

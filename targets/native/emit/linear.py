@@ -8,11 +8,15 @@ from mcpc.ir import Dim, DType, TensorType, Value, product
 from mcpc.ops.linear import convolution_of
 from mcpc.ops.window import Window
 
-from ..iteration import rows_and_columns
+from ..iteration import rows_and_columns, steps_of
 from ..kernel import Array, KernelBuilder, unsupported
 from . import quantize
 from .quantize import Stored
 from .registry import emits
+
+
+#: As in matmul.h.
+MATMUL_COLUMNS = 64
 
 
 def pack_panels(matrix: Array, nr: int) -> Array:
@@ -223,6 +227,9 @@ def matmul(b: KernelBuilder) -> None:
         depth, columns = matrix.data.shape
         gemm(b, product((*batch, rows)), columns, depth, b.input(left), matrix, b.epilogue(), "gemm")
         return
+    if any(type.layout is not None for type in (a_type, b_type, b.node.output.type)):
+        strided_matmul(b, a_type, b_type)
+        return
     b.label = "matmul"
     b.headers.append("gemm.h")
     count = product(b.node.output.type.dims[:-2])
@@ -238,3 +245,31 @@ def matmul(b: KernelBuilder) -> None:
         *(b.epilogue(), "args", "begin", "end"),
     )
     b.units = f"matmul_f32_units({', '.join(map(b.size, sizes))})"
+
+
+def strided_matmul(b: KernelBuilder, left: TensorType, right: TensorType) -> None:
+    """Operands, or the result, are stored in another order of dimensions than that of the shape."""
+    out = b.node.output.type
+    *_, rows, depth = left.dims
+    columns = right.dims[-1]
+    outer, inner = [*[1] * (4 - len(out.dims)), *out.dims[:-2]]
+
+    def steps(type: TensorType) -> str:
+        batch, head, row, column = steps_of(type)
+        return f"(matmul_steps){{{', '.join(map(b.size, (batch, head, row, column)))}}}"
+
+    b.label = "matmul strided"
+    b.headers.append("matmul.h")
+    scratch = "0"
+    if right.strides[-1] != 1:
+        assert isinstance(depth, int)
+        b.scratch, scratch = 4 * MATMUL_COLUMNS * depth, b.worker_scratch
+    b.call(
+        "matmul_strided_f32",
+        *(outer, inner, rows, columns, depth),
+        *(b.input(b.anchor.inputs[0]), steps(left)),
+        *(b.input(b.anchor.inputs[1]), steps(right)),
+        *(b.output(), steps(out)),
+        *(b.epilogue(), "args", scratch, "begin", "end"),
+    )
+    b.units = f"matmul_strided_units({', '.join(map(b.size, (outer, inner, rows, columns)))})"

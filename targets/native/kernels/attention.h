@@ -9,6 +9,7 @@
 #define MCP26_ATTENTION_H
 
 #include "gemm.h"
+#include "transpose.h"
 #include "vmath.h"
 
 enum { ATTENTION_ROWS = 64, ATTENTION_KEYS = 128 };
@@ -73,47 +74,6 @@ MCP26_INLINE int64_t attention_units(int64_t batch, int64_t heads, int64_t rows)
 /* Floats of scratch: a block of scores, of results, of keys, three numbers a row. */
 MCP26_INLINE int64_t attention_scratch(int64_t depth, int64_t width) {
     return ATTENTION_ROWS * (ATTENTION_KEYS + width + 3) + ATTENTION_KEYS * depth;
-}
-
-#define ATTENTION_ZIP(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
-
-/* Rows become columns. */
-MCP26_INLINE void attention_transpose(v8f *r) {
-    v8f t[8], u[8];
-    MCP26_UNROLL for (int i = 0; i < 8; i += 2) {
-        t[i] = ATTENTION_ZIP(r[i], r[i + 1], 0, 8, 1, 9, 4, 12, 5, 13);
-        t[i + 1] = ATTENTION_ZIP(r[i], r[i + 1], 2, 10, 3, 11, 6, 14, 7, 15);
-    }
-    MCP26_UNROLL for (int i = 0; i < 8; i += 4) {
-        MCP26_UNROLL for (int j = 0; j < 2; j++) {
-            u[i + 2 * j] = ATTENTION_ZIP(t[i + j], t[i + j + 2], 0, 1, 8, 9, 4, 5, 12, 13);
-            u[i + 2 * j + 1] = ATTENTION_ZIP(t[i + j], t[i + j + 2], 2, 3, 10, 11, 6, 7, 14, 15);
-        }
-    }
-    MCP26_UNROLL for (int i = 0; i < 4; i++) {
-        r[i] = ATTENTION_ZIP(u[i], u[i + 4], 0, 1, 2, 3, 8, 9, 10, 11);
-        r[i + 4] = ATTENTION_ZIP(u[i], u[i + 4], 4, 5, 6, 7, 12, 13, 14, 15);
-    }
-}
-
-/* K^T of `count` keys in panels (tile.h); components `column` elements apart, keys `row`. */
-MCP26_INLINE void attention_pack(const float *k, int64_t row, int64_t column, int64_t count, int64_t depth,
-                                 float *packed) {
-    for (int64_t n = 0; n < count; n += 8) {
-        float *to = packed + n / MCP26_NR * MCP26_NR * depth + n % MCP26_NR;
-        int64_t keys = mcp26_min(8, count - n);
-        for (int64_t d = 0; d < depth; d += 8) {
-            int64_t lanes = mcp26_min(8, depth - d);
-            v8f r[8];
-            for (int64_t i = 0; i < 8; i++) {
-                const float *from = k + (n + i) * row + d * column;
-                r[i] = i >= keys ? v8f_splat(0.0f) : column == 1 ? v8f_load(from, lanes)
-                                                                 : v8f_load_strided(from, column, lanes);
-            }
-            attention_transpose(r);
-            for (int64_t i = 0; i < lanes; i++) v8f_store_all(to + (d + i) * MCP26_NR, r[i]);
-        }
-    }
 }
 
 /* A row of scores, of which columns from ... to-1 are seen, becomes powers; the maximum and the sum of the row go on. */
@@ -214,7 +174,7 @@ MCP26_INLINE void attention_f32(attention a, mcp26_epilogue score, const void *c
                 const float *v = keys.v + b * keys.v_step.batch + h / a.group * keys.v_step.head + k0 * keys.v_step.row;
                 int64_t is_transposed = keys.k_step.row == 1 && keys.k_step.column != 1;
                 if (!is_transposed) {
-                    attention_pack(k, keys.k_step.row, keys.k_step.column, count, a.depth, packed);
+                    pack_transposed(k, keys.k_step.row, keys.k_step.column, count, a.depth, packed);
                 }
                 gemm_left queries = {q, a.q_step.row, is_transposed ? keys.k_step.column : MCP26_NR, a.depth,
                                      is_transposed};

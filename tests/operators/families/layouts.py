@@ -130,3 +130,28 @@ def gate_of_mean(g: Graph) -> Any:
 case("squeeze and excite", squeeze_and_excite)
 case("gate for every pixel", gate_of_mean)
 case("swish", lambda g: conv(g, g("Mul", a := conv(g), g("Sigmoid", a))))
+
+
+# ---- products of operands that are stored transposed
+def matmul_of_transposed(g: Graph, left: Any, right: Any, perms: tuple[Any, Any], behind: Any = None) -> str:
+    operands = [x if perm is None else g("Transpose", x, perm=list(perm)) for x, perm in zip((left, right), perms)]
+    y = g("MatMul", *operands)
+    return str(y if behind is None else g("Transpose", y, perm=list(behind)))
+
+
+HEADS = (0, 2, 1, 3)
+for name, arguments in {
+    "keys": ((2, 3, 5, 4), (2, 3, 6, 4), (None, (0, 1, 3, 2))),
+    "keys of heads": ((2, 5, 3, 12), (2, 70, 3, 12), (HEADS, (0, 2, 3, 1))),
+    "values of heads, back": ((2, 3, 66, 6), (2, 6, 3, 21), (None, HEADS), HEADS),
+    "one key": ((2, 3, 5, 4), (2, 3, 1, 4), (None, (0, 1, 3, 2))),
+    "one component": ((2, 5, 3, 1), (2, 6, 3, 1), (HEADS, (0, 2, 3, 1))),
+    "rank 3": ((5, 2, 4), (7, 2, 4), ((1, 0, 2), (1, 2, 0)), (1, 0, 2)),
+    "rank 2": ((5, 4), (7, 4), (None, (1, 0))),
+    "one batch of many": ((2, 3, 5, 4), (1, 1, 6, 4), (None, (0, 1, 3, 2))),
+    "columns that are rows at the left": ((2, 4, 5), (2, 4, 6), ((0, 2, 1), None)),
+    "great depth": ((2, 3, 1100), (2, 9, 1100), (None, (0, 2, 1))),
+}.items():
+    FAMILY.graph(f"MatMul of transposed, {name}", lambda g, a=arguments: matmul_of_transposed(g, *a))
+FAMILY.graph("MatMul of transposed, scaled and masked", lambda g: g("Add", g("Mul", matmul_of_transposed(
+    g, (2, 5, 3, 4), (2, 6, 3, 4), (HEADS, (0, 2, 3, 1))), W(np.array(0.5, np.float32))), (2, 3, 5, 6)))  # fmt: skip
