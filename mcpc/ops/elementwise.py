@@ -224,7 +224,9 @@ def selu(x: Expr, alpha: float = 1.67326319217681884765625, gamma: float = 1.050
     return gamma * where(x > 0, x, alpha * apply("expm1", x))
 
 
-def shrink(x: Expr, bias: float = 0.0, lambd: float = 0.5) -> Expr:
+def shrink(x: Expr, bias: float = 0.0, lambd: float = 0.5, *, dtype: DType) -> Expr:
+    if not dtype.is_float:  # the bias need not be whole
+        return e.cast(shrink(e.cast(x, DType.float64), bias, lambd, dtype=DType.float64), dtype)
     return where(x < -lambd, x + bias, where(x > lambd, x - bias, 0))
 
 
@@ -270,7 +272,7 @@ def _declare_all() -> None:
     declare("Mish", lambda x: x * apply("tanh", softplus(x)), FLOATS, since=18)
     declare("Gelu", gelu, FLOATS, since=20)
     declare("Swish", lambda x, alpha=1.0: x * apply("sigmoid", alpha * x), FLOATS, since=24)
-    declare("Shrink", shrink, NUMBERS - {DType.bfloat16}, since=9)
+    declare("Shrink", shrink, NUMBERS - {DType.bfloat16}, since=9, is_typed=True)
 
     # Comparisons, logic, bits, selection, conversion
     for name, op, since_opset in (

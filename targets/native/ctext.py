@@ -15,6 +15,8 @@ from mcpc.ir import Dim, DType
 C_TYPES: dict[DType, str] = {
     DType.float32: "float",
     DType.float64: "double",
+    DType.float16: "uint16_t",  # the bits: kernels convert to float
+    DType.bfloat16: "uint16_t",
     DType.int8: "int8_t",
     DType.int16: "int16_t",
     DType.int32: "int32_t",
@@ -114,7 +116,7 @@ def float_literal(value: float) -> str:
 
 
 def literal(value: float | int | bool, dtype: DType) -> str:
-    if dtype == DType.float32:
+    if dtype in (DType.float32, DType.float16, DType.bfloat16):
         return float_literal(float(value))
     if dtype == DType.float64:
         number = float(value)

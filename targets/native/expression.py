@@ -1,6 +1,7 @@
 """Scalar expressions of operators as C over 8-lane vectors.
 
-A float32, float64, int32, int64 or uint8 operand is a v8f, v8d, v8i, v8l or v8b; a bool is a mask, a v8i of 0 and -1.
+An operand of a type is a vector of it, see :data:`VECTORS`. A bool is a mask, a v8i of 0 and -1. float16 and bfloat16
+are stored in 16 bits and computed as v8f; each operator's result is rounded to them.
 """
 
 from __future__ import annotations
@@ -16,13 +17,22 @@ from .ctext import c_type, literal
 
 VECTORS: dict[DType, str] = {
     DType.float32: "v8f",
+    DType.float16: "v8f",
+    DType.bfloat16: "v8f",
     DType.float64: "v8d",
+    DType.int8: "v8c",
+    DType.int16: "v8s",
     DType.int32: "v8i",
-    DType.uint32: "v8u",
     DType.int64: "v8l",
     DType.uint8: "v8b",
-    DType.int8: "v8c",
+    DType.uint16: "v8w",
+    DType.uint32: "v8u",
+    DType.uint64: "v8q",
 }
+#: Types stored as half as many bits as they are computed in: the name of the conversions in simd.h.
+HALVES: dict[DType, str] = {DType.float16: "half", DType.bfloat16: "bfloat"}
+#: Vectors of signed integers, which masks become, by size of the elements.
+MASKS = {1: "v8c", 2: "v8s", 4: "v8i", 8: "v8l"}
 
 #: How the names of kernels that are written once for every type end.
 SUFFIXES: dict[DType, str] = {
@@ -36,13 +46,15 @@ SUFFIXES: dict[DType, str] = {
 INFIX = {"add": "+", "sub": "-", "mul": "*", "bitand": "&", "bitor": "|", "bitxor": "^"}
 COMPARE = {"eq": "==", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 LOGIC = {"and": "&", "or": "|", "xor": "^"}
-#: float32 functions of vmath.h and simd.h, called v8f_<name>.
+#: float32 and float64 functions of vmath.h and simd.h, called v8f_<name> and v8d_<name>.
 FLOAT_FUNCTIONS = (
-    *("abs", "neg", "floor", "ceil", "round", "sqrt", "max", "min"),
-    *("exp", "log", "tanh", "sigmoid", "erf", "pow", "sin", "cos", "expm1", "log1p"),
+    *("abs", "neg", "floor", "ceil", "round", "sqrt", "max", "min", "fmod", "pow"),
+    *("exp", "expm1", "log", "log1p", "tanh", "sigmoid", "erf", "sin", "cos", "tan", "asin", "acos", "atan"),
+    *("sinh", "cosh", "asinh", "acosh", "atanh"),
 )
-#: Functions of simd.h for int32 and int64.
-INTEGER_DIVISION = {"div": "div", "mod": "mod", "fmod": "rem"}
+#: Integer functions of simd.h, called <vector>_<name>.
+INTEGER_FUNCTIONS = {"div": "div", "mod": "mod", "fmod": "rem"}
+SHIFTS = {"shl": "<<", "shr": ">>"}
 
 
 def vector_type(dtype: DType) -> str:
@@ -58,6 +70,8 @@ def load(dtype: DType, pointer: str, stride: str, lanes: str) -> str:
     """Eight elements at ``pointer``: neighbours where ``stride`` is "1", one repeated where it is "0"."""
     if dtype is DType.bool:
         return f"v8i_mask_from_bool({_load('v8b', pointer, stride, lanes)})"
+    if dtype in HALVES:
+        return f"v8f_from_{HALVES[dtype]}({_load('v8w', pointer, stride, lanes)})"
     return _load(vector_type(dtype), pointer, stride, lanes)
 
 
@@ -72,6 +86,8 @@ def _load(vector: str, pointer: str, stride: str, lanes: str) -> str:
 def store(dtype: DType, pointer: str, value: str, lanes: str) -> str:
     if dtype is DType.bool:
         return f"v8b_store({pointer}, v8b_from_mask({value}), {lanes});"
+    if dtype in HALVES:
+        return f"v8w_store({pointer}, {HALVES[dtype]}_from_v8f({value}), {lanes});"
     return f"{vector_type(dtype)}_store({pointer}, {value}, {lanes});"
 
 
@@ -124,6 +140,8 @@ class Printer:
             text = self._constant(tree, out.dtype)
         elif kind is not out.dtype:
             text = convert(text, kind, out.dtype)
+        elif kind in HALVES:
+            text = _rounded(text, out.dtype)
         self.define(out, self._variable(text, out.dtype))
 
     def _variable(self, text: str, dtype: DType | None) -> str:
@@ -151,6 +169,8 @@ class Printer:
         if item.op == "cast":
             assert isinstance(item.value, DType)
             return convert(args[0][0], dtype, item.value), item.value
+        if item.op == "pow" and not dtype.is_float:
+            return self._integer_power(item, dtype, args), dtype
         texts = []
         for index, (text, kind) in enumerate(args):
             wanted = DType.bool if item.op == "where" and index == 0 else dtype
@@ -160,7 +180,7 @@ class Printer:
                 text = convert(text, kind, wanted)
             texts.append(text)
         result = DType.bool if e.PRIMITIVES[item.op].is_bool else dtype
-        printed = _primitive(item.op, dtype, texts)
+        printed = _primitive(item.op, DType.float32 if dtype in HALVES else dtype, texts)
         if printed is None:
             raise TargetError(
                 "E102",
@@ -170,11 +190,26 @@ class Printer:
             )
         return printed, result
 
+    def _integer_power(self, item: e.Expr, dtype: DType, args: Sequence[tuple[str, DType | None]]) -> str:
+        """The power of an integer has its type, whatever the exponent's: exact for integers, else truncated."""
+        kind = args[1][1]
+        wide = [DType.int64, DType.float64 if kind is not None and kind.is_float else DType.int64]
+        base, exponent = (
+            self._constant(operand, wanted) if own is None else convert(text, own, wanted)
+            for operand, (text, own), wanted in zip(item.args, args, wide, strict=True)
+        )
+        power = "v8l_pow_v8d" if wide[1].is_float else "v8l_pow"
+        return convert(f"{power}({base}, {exponent})", DType.int64, dtype)
+
 
 def convert(text: str, source: DType, target: DType) -> str:
     """``text`` of type ``source`` as ``target``, as ONNX Cast does."""
     if source is target:
         return text
+    if target in HALVES:
+        return _rounded(convert(text, source, DType.float32), target)
+    if source in HALVES:
+        return convert(text, DType.float32, target)
     vector = vector_type(target)
     if target is DType.bool:
         return _mask(f"({text} != 0)", source)
@@ -183,15 +218,18 @@ def convert(text: str, source: DType, target: DType) -> str:
         return ones if vector == "v8i" else f"__builtin_convertvector({ones}, {vector})"
     if source is DType.float32 and target in (DType.int32, DType.int64):
         return f"{vector}_from_v8f({text})"
+    if source.is_float and target is DType.uint64:
+        return f"v8q_from_v8d({convert(text, source, DType.float64)})"
     if source.is_float and not target.is_float:
         # Through int64, which holds every narrower integer: the low bits are what a C cast of a wrapped value gives.
-        wide = (
-            f"v8l_from_v8f(__builtin_convertvector({text}, v8f))"
-            if source is DType.float64
-            else f"v8l_from_v8f({text})"
-        )
-        return f"__builtin_convertvector({wide}, {vector})"
+        wide = f"v8l_from_{vector_type(source)}({text})"
+        return wide if target is DType.int64 else f"__builtin_convertvector({wide}, {vector})"
     return f"__builtin_convertvector({text}, {vector})"
+
+
+def _rounded(text: str, dtype: DType) -> str:
+    """float32 rounded to one of :data:`HALVES`."""
+    return f"v8f_from_{HALVES[dtype]}({HALVES[dtype]}_from_v8f({text}))"
 
 
 def _mask(comparison: str, dtype: DType) -> str:
@@ -208,12 +246,8 @@ def _primitive(op: str, dtype: DType, args: Sequence[str]) -> str | None:
     if op in COMPARE:
         return _mask(f"({args[0]} {COMPARE[op]} {args[1]})", dtype)
     if op == "where":
-        mask = args[0] if dtype.itemsize == 4 or dtype is DType.bool else None
-        if mask is None:
-            wide = {8: "v8l", 1: "v8c"}.get(dtype.itemsize)
-            if wide is None:
-                return None
-            mask = f"__builtin_convertvector({args[0]}, {wide})"
+        is_wide_enough = dtype.itemsize == 4 or dtype is DType.bool
+        mask = args[0] if is_wide_enough else f"__builtin_convertvector({args[0]}, {MASKS[dtype.itemsize]})"
         return f"({mask} ? {args[1]} : {args[2]})"
     if dtype is DType.bool:
         return None
@@ -223,29 +257,30 @@ def _primitive(op: str, dtype: DType, args: Sequence[str]) -> str | None:
         return f"({args[0]} / {args[1]})"
     if op == "isnan" and dtype.is_float:
         return _mask(f"({args[0]} != {args[0]})", dtype)
-    if dtype is DType.float32:
+    vector = vector_type(dtype)
+    if dtype.is_float:
         if op == "isinf":
-            return f"(v8f_abs({args[0]}) == __builtin_inff())"
+            return _mask(f"({vector}_abs({args[0]}) == ({vector})__builtin_inff())", dtype)
         if op == "sign":
-            return f"({args[0]} > 0.0f ? (v8f)1.0f : {args[0]} < 0.0f ? (v8f)-1.0f : {args[0]})"
-        if op in FLOAT_FUNCTIONS:
-            return f"v8f_{op}({', '.join(args)})"
-        return None
+            one = literal(1, dtype)
+            return f"({args[0]} > 0 ? ({vector}){one} : {args[0]} < 0 ? ({vector})-{one} : {args[0]})"
+        return f"{vector}_{op}({', '.join(args)})" if op in FLOAT_FUNCTIONS else None
+    is_unsigned = dtype.name.startswith("u")
     if op in ("max", "min"):
-        return f"__builtin_elementwise_{op + 'imum' if dtype.is_float else op}({', '.join(args)})"
+        return f"__builtin_elementwise_{op}({', '.join(args)})"
     if op == "neg":
         return f"(-{args[0]})"
-    if op == "abs":
-        return args[0] if dtype.name.startswith("u") else f"__builtin_elementwise_abs({args[0]})"
-    if dtype is DType.float64 and op in ("floor", "ceil", "sqrt"):
-        return f"__builtin_elementwise_{op}({args[0]})"
     if op == "bitnot":
         return f"(~{args[0]})"
-    if dtype in (DType.int32, DType.int64):
-        if op == "sign":  # comparisons give 0 and -1
-            return f"(({args[0]} < 0) - ({args[0]} > 0))"
-        if op in INTEGER_DIVISION:
-            return f"{vector_type(dtype)}_{INTEGER_DIVISION[op]}({', '.join(args)})"
+    if op == "abs":
+        return args[0] if is_unsigned else f"__builtin_elementwise_abs({args[0]})"
+    if op == "sign":  # comparisons give 0 and -1
+        return f"(({vector})({args[0]} != 0) & 1)" if is_unsigned else f"({vector})(({args[0]} < 0) - ({args[0]} > 0))"
+    if op in INTEGER_FUNCTIONS:
+        return f"{vector}_{INTEGER_FUNCTIONS[op]}({', '.join(args)})"
+    if op in SHIFTS:  # by as many bits as there are, nothing is left
+        mask = f"({MASKS[dtype.itemsize]})({args[1]} < {8 * dtype.itemsize})"
+        return f"{vector}_select({mask}, {args[0]} {SHIFTS[op]} {args[1]}, {vector}_splat(0))"
     return None
 
 

@@ -55,6 +55,42 @@ FUNCTIONS = {
     "max": Function(21, lambda a, b: np.maximum(a, b)),
     "min": Function(22, lambda a, b: np.minimum(a, b)),
     "copysign": Function(23, lambda a, b: np.copysign(a, b)),
+    "expm1": Function(25, lambda a, b: np.expm1(a), 1.5),
+    "log1p": Function(26, lambda a, b: np.log1p(a), 1.5),
+    "tan": Function(27, lambda a, b: np.tan(a), 0.6, -1e9, 1e9),
+    "asin": Function(28, lambda a, b: np.arcsin(a), 0.6),
+    "acos": Function(29, lambda a, b: np.arccos(a), 0.6),
+    "atan": Function(30, lambda a, b: np.arctan(a), 0.6),
+    "sinh": Function(31, lambda a, b: np.sinh(a), 0.6),
+    "cosh": Function(32, lambda a, b: np.cosh(a), 0.6),
+    "asinh": Function(33, lambda a, b: np.arcsinh(a), 0.6),
+    "acosh": Function(34, lambda a, b: np.arccosh(a), 0.6),
+    "atanh": Function(35, lambda a, b: np.arctanh(a), 0.6),
+    "fmod": Function(36, lambda a, b: np.fmod(a, b)),
+}
+
+#: Functions of double; the reference takes long double arguments.
+DOUBLES = {
+    "exp": Function(0, lambda a, b: np.exp(a), 1.0),
+    "log": Function(1, lambda a, b: np.log(a), 0.6),
+    "tanh": Function(2, lambda a, b: np.tanh(a), 4.0),
+    "sigmoid": Function(3, lambda a, b: np.exp(np.minimum(a, 0)) / (1 + np.exp(-abs(a))), 4.0),
+    "erf": Function(4, lambda a, b: _erf(a), 12.0),
+    "sin": Function(5, lambda a, b: np.sin(a), 2.0, -1e3, 1e3),
+    "cos": Function(6, lambda a, b: np.cos(a), 2.0, -1e3, 1e3),
+    "tan": Function(7, lambda a, b: np.tan(a), 4.0, -1e3, 1e3),
+    "asin": Function(8, lambda a, b: np.arcsin(a), 4.0),
+    "acos": Function(9, lambda a, b: np.arccos(a), 4.0),
+    "atan": Function(10, lambda a, b: np.arctan(a), 2.0),
+    "sinh": Function(11, lambda a, b: np.sinh(a), 4.0),
+    "cosh": Function(12, lambda a, b: np.cosh(a), 4.0),
+    "asinh": Function(13, lambda a, b: np.arcsinh(a), 4.0),
+    "acosh": Function(14, lambda a, b: np.arccosh(a), 4.0),
+    "atanh": Function(15, lambda a, b: np.arctanh(a), 4.0),
+    "expm1": Function(16, lambda a, b: np.expm1(a), 2.0),
+    "log1p": Function(17, lambda a, b: np.log1p(a), 2.0),
+    "pow": Function(18, lambda a, b: np.power(a, b), 2.0),
+    "fmod": Function(19, lambda a, b: np.fmod(a, b)),
 }
 
 SPECIAL = np.array(
@@ -73,7 +109,7 @@ def _arguments(rng: np.random.Generator, function: Function, count: int) -> tupl
     wide = rng.uniform(-110, 110, count).astype(np.float32)
     a = np.concatenate([np.repeat(SPECIAL, len(SPECIAL)), bits, near, wide])
     b = np.concatenate([np.tile(SPECIAL, len(SPECIAL)), np.roll(bits, 1), near[::-1], np.roll(near, 7)])
-    if function.number == 20:
+    if function is FUNCTIONS["pow"] or function is DOUBLES["pow"]:
         # Positive bases and exponents that keep the power in range, beside the general ones.
         a = np.concatenate([a, abs(near), near])
         b = np.concatenate([b, near[::-1] * 8, np.round(near[::-1] * 4)])
@@ -91,20 +127,37 @@ def function_cases(rng: np.random.Generator) -> Iterator[Case]:
         yield Case(f"function {name}", "function", numbers, buffers, {2: want}, rtol)
 
 
+def double_cases(rng: np.random.Generator) -> Iterator[Case]:
+    for name, function in DOUBLES.items():
+        with np.errstate(invalid="ignore"):  # signalling NaNs among the bits
+            a, b = (array.astype(float) for array in _arguments(rng, function, 600))
+        drawn = rng.standard_normal((2, 600)) * 3  # digits that float32 has not
+        wide = np.clip(np.exp(drawn[0] * 9), function.low, function.high)
+        a, b = np.concatenate([a, drawn[0], wide]), np.concatenate([b, drawn[1], drawn[1]])
+        with np.errstate(all="ignore"):
+            want = exact(function, a, b).astype(float)
+        rtol = 1e-13 if function.ulp else 0.0
+        numbers, buffers = [function.number, a.size, 3], [a, b, np.zeros_like(a)]
+        yield Case(f"function double {name}", "double", numbers, buffers, {2: want}, rtol)
+
+
 def exact(function: Function, a: Array, b: Array) -> Array:
+    """The reference's results in the next wider type."""
+    wider = np.longdouble if a.dtype == np.float64 else np.float64
     with np.errstate(all="ignore"):
-        return function.reference(a.astype(float), b.astype(float))
+        return function.reference(a.astype(wider), b.astype(wider))
 
 
 def units_in_the_last_place(got: Array, exact: Array) -> Array:
-    """The distance of float32 ``got`` from the double ``exact`` in units of float32's last place there.
+    """The distance of ``got`` from the wider ``exact`` in units of its type's last place there.
 
     0 where both are NaN or the same infinity, infinite where only one is.
     """
+    dtype = got.dtype.type
     with np.errstate(all="ignore"):
-        rounded = exact.astype(np.float32)
-        unit = np.spacing(np.minimum(abs(rounded), np.float32(3.4028233e38))).astype(float)
-        error = abs(got.astype(float) - exact) / unit
-    # Where the exact value is beyond float32's largest number, infinity is right.
+        rounded = exact.astype(dtype)
+        unit = np.spacing(np.minimum(abs(rounded), np.nextafter(np.finfo(dtype).max, dtype(0)))).astype(exact.dtype)
+        error = (abs(got.astype(exact.dtype) - exact) / unit).astype(float)
+    # Where the exact value is beyond the type's largest number, infinity is right.
     same = (np.isnan(got) & np.isnan(exact)) | (np.isinf(rounded) & (got == rounded))
     return np.where(same, 0.0, np.where(np.isnan(error), np.inf, error))

@@ -186,7 +186,9 @@ MCP26_INLINE void run_resize(const int64_t *n, void **p) {
     X(11, v8f_trunc(a)) X(12, v8f_relu(a)) X(13, v8f_clip(a, 0.0f, 6.0f)) X(14, v8f_clip(a, -1.0f, 0.0f))          \
     X(15, v8f_abs(a)) X(16, v8f_neg(a)) X(17, 1.0f / a) X(18, v8f_from_v8i(v8i_from_v8f(a)))                       \
     X(19, v8f_from_v8l(v8l_from_v8f(a))) X(20, v8f_pow(a, b)) X(21, v8f_max(a, b)) X(22, v8f_min(a, b))            \
-    X(23, v8f_copysign(a, b)) X(24, v8f_fma(a, b, a))
+    X(23, v8f_copysign(a, b)) X(24, v8f_fma(a, b, a)) X(25, v8f_expm1(a)) X(26, v8f_log1p(a)) X(27, v8f_tan(a))    \
+    X(28, v8f_asin(a)) X(29, v8f_acos(a)) X(30, v8f_atan(a)) X(31, v8f_sinh(a)) X(32, v8f_cosh(a))                  \
+    X(33, v8f_asinh(a)) X(34, v8f_acosh(a)) X(35, v8f_atanh(a)) X(36, v8f_fmod(a, b))
 #define DEFINE_BODY(I, F)                                                                                         \
     MCP26_INLINE void body_##I(const void *const *args, int64_t i, int64_t lanes) {                               \
         v8f a = v8f_load(ARG(float, 0) + i, lanes), b = v8f_load(ARG(float, 1) + i, lanes);                       \
@@ -202,6 +204,26 @@ MCP26_INLINE void run_function(const int64_t *n, void **p) {
     EACH_FUNCTION(CALL_BODY)
 }
 
+#define EACH_DOUBLE(X)                                                                                            \
+    X(0, v8d_exp(a)) X(1, v8d_log(a)) X(2, v8d_tanh(a)) X(3, v8d_sigmoid(a)) X(4, v8d_erf(a)) X(5, v8d_sin(a))     \
+    X(6, v8d_cos(a)) X(7, v8d_tan(a)) X(8, v8d_asin(a)) X(9, v8d_acos(a)) X(10, v8d_atan(a)) X(11, v8d_sinh(a))    \
+    X(12, v8d_cosh(a)) X(13, v8d_asinh(a)) X(14, v8d_acosh(a)) X(15, v8d_atanh(a)) X(16, v8d_expm1(a))             \
+    X(17, v8d_log1p(a)) X(18, v8d_pow(a, b)) X(19, v8d_fmod(a, b))
+#define DEFINE_DOUBLE(I, F)                                                                                       \
+    MCP26_INLINE void double_##I(const void *const *args, int64_t i, int64_t lanes) {                             \
+        v8d a = v8d_load(ARG(double, 0) + i, lanes), b = v8d_load(ARG(double, 1) + i, lanes);                     \
+        (void)b;                                                                                                  \
+        v8d_store(OUT(double, 2) + i, F, lanes);                                                                  \
+    }
+EACH_DOUBLE(DEFINE_DOUBLE)
+
+MCP26_INLINE void run_double(const int64_t *n, void **p) {
+    const void *args[] = {p[0], p[1], p[2]};
+#define CALL_DOUBLE(I, F) \
+    if (n[0] == I) RUN_UNITS(map_units(n[1]), n[2], map(n[1], double_##I, args, begin, end))
+    EACH_DOUBLE(CALL_DOUBLE)
+}
+
 /* Integer lanes: y = max(a, b) * 3 - (a > b), through each vector type's memory functions. */
 #define INTEGER_BODY(V, T, M)                                                                                     \
     MCP26_INLINE void body_##V(const void *const *args, int64_t i, int64_t lanes) {                               \
@@ -214,12 +236,16 @@ INTEGER_BODY(v8u, uint32_t, v8i)
 INTEGER_BODY(v8l, int64_t, v8l)
 INTEGER_BODY(v8b, uint8_t, v8c)
 INTEGER_BODY(v8c, int8_t, v8c)
+INTEGER_BODY(v8q, uint64_t, v8l)
+INTEGER_BODY(v8s, int16_t, v8s)
+INTEGER_BODY(v8w, uint16_t, v8s)
 
 MCP26_INLINE void run_integer(const int64_t *n, void **p) {
     const void *args[] = {p[0], p[1], p[2]};
 #define CALL_INTEGER(I, V) \
     if (n[0] == I) RUN_UNITS(map_units(n[1]), n[2], map(n[1], body_##V, args, begin, end))
     CALL_INTEGER(0, v8i) CALL_INTEGER(1, v8u) CALL_INTEGER(2, v8l) CALL_INTEGER(3, v8b) CALL_INTEGER(4, v8c)
+    CALL_INTEGER(5, v8q) CALL_INTEGER(6, v8s) CALL_INTEGER(7, v8w)
 }
 
 /* y = a - b * c with c strided by 3 inside, b constant inside. */
@@ -296,7 +322,7 @@ MCP26_INLINE void run_gather(const int64_t *n, void **p) {
 #define EACH_KERNEL(X)                                                                                            \
     X(0, gemm) X(1, matmul) X(2, conv) X(3, conv_few) X(4, depthwise) X(5, pool) X(6, pool_global) X(7, function) \
     X(8, integer) X(9, map_nd) X(10, reduce) X(11, softmax) X(12, lstm) X(13, copy) X(14, pad) X(15, gather) \
-    X(16, window) X(17, resize)
+    X(16, window) X(17, resize) X(18, double)
 
 #define DEFINE_KERNEL(I, NAME) \
     static __attribute__((noinline)) void kernel_##NAME(const int64_t *n, void **p) { run_##NAME(n, p); }

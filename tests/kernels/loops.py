@@ -12,7 +12,7 @@ from .case import ALL, Array, Case, normal, untouched
 
 
 def integers(rng: np.random.Generator) -> Iterator[Case]:
-    for index, dtype in enumerate((np.int32, np.uint32, np.int64, np.uint8, np.int8)):
+    for index, dtype in enumerate((np.int32, np.uint32, np.int64, np.uint8, np.int8, np.uint64, np.int16, np.uint16)):
         for n in (1, 7, 300):
             low = 0 if np.dtype(dtype).kind == "u" else -40
             a, b = (rng.integers(low, 40, n).astype(dtype) for _ in range(2))

@@ -13,7 +13,7 @@ from mcpc import plugins
 
 from . import functions, loops, moves, products, volumes, windows
 from .case import Array, Case
-from .functions import FUNCTIONS, units_in_the_last_place
+from .functions import DOUBLES, FUNCTIONS, units_in_the_last_place
 from .program import build, run
 
 FAMILIES: tuple[Callable[[np.random.Generator], Iterator[Case]], ...] = (
@@ -32,6 +32,7 @@ FAMILIES: tuple[Callable[[np.random.Generator], Iterator[Case]], ...] = (
     moves.pads,
     moves.gathers,
     functions.function_cases,
+    functions.double_cases,
 )
 CASES = [case for family in FAMILIES for case in family(np.random.default_rng(26))]
 IDS = [case.name for case in CASES]
@@ -99,9 +100,14 @@ def assert_same_bits(a: Array, b: Array, cpu: str) -> None:
     assert same.all(), f"{cpu}: {np.count_nonzero(~same)} of {same.size} differ, first {a[~same][0]} and {b[~same][0]}"
 
 
-@pytest.mark.parametrize("name", [name for name, function in FUNCTIONS.items() if function.ulp > 0])
+MEASURED = {f"function {name}": function for name, function in FUNCTIONS.items()} | {
+    f"function double {name}": function for name, function in DOUBLES.items()
+}
+
+
+@pytest.mark.parametrize("name", [name for name, function in MEASURED.items() if function.ulp > 0])
 def test_accuracy(name: str, results: Results) -> None:
-    index, function = IDS.index(f"function {name}"), FUNCTIONS[name]
+    index, function = IDS.index(name), MEASURED[name]
     a, b, _ = CASES[index].arrays(16)
     got = results["x86_64_v3"][0][index][2]
     error = units_in_the_last_place(got, functions.exact(function, a, b))

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from onnx import TensorProto
 
 import mcpc
 from mcpc import ops
@@ -21,27 +22,18 @@ from mcpc.ir import OPSET, DType
 from .case import ONNX, ORT, Case
 from .graphs import Array, Graph, Model
 
-#: Types that native code computes nothing in (E109).
-NO_CODE = [DType.float16, DType.bfloat16, DType.int16, DType.uint16, DType.uint64]
-
-#: Of the other types, what is declined (E102).
-TRIGONOMETRY = {"Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "Cosh", "Sinh", "Tan"}
-FLOAT64 = {"Cos", "Elu", "Erf", "Exp", "Gelu", "IsInf", "Log", "Mish", "Pow", "Round", "Selu", "Sigmoid", "Sign", "Sin"}
-NARROW = {"Div", "Mod", "Shrink", "Sign"}
+#: Every type that native code computes in, and what it declines of it (E102).
 DECLINED: dict[DType, set[str]] = {
-    DType.float32: TRIGONOMETRY | {"Mod"},
-    DType.float64: TRIGONOMETRY | FLOAT64 | {"Mod", "Softplus", "Swish", "Tanh"},
-    DType.int32: {"Pow", "Shrink"},
-    DType.int64: {"Pow", "Shrink"},
-    DType.int8: NARROW,
-    DType.uint8: NARROW | {"BitShift"},
-    DType.uint32: NARROW | {"BitShift"},
-    DType.bool: set(),
+    dtype: set() for dtype in DType if dtype.name not in ("int4", "uint4", "float8e4m3fn", "float8e5m2")
 }
+#: Of these the last digits are few.
+TOLERANCES = {DType.float16: 2e-3, DType.bfloat16: 2e-2}
+
+#: Operators whose operands differ in type: they have tests of their own.
+NOT_ALIKE = ("Cast", "CastLike", "QuantizeLinear", "DequantizeLinear")
 
 #: Without which they are not valid.
 ATTRIBUTES = {"BitShift": {"direction": "LEFT"}, "Mod": {"fmod": 1}}
-STORED = [*DECLINED, *NO_CODE]
 
 
 def numbers(dtype: DType) -> Array:
@@ -52,7 +44,7 @@ def numbers(dtype: DType) -> Array:
 def elementwise(dtype: DType) -> Iterator[Case]:
     """A case of every elementwise operator that ONNX declares for ``dtype``, but for conversions."""
     for definition in ops.definitions():
-        if not isinstance(definition, ops.Elementwise) or definition.name in ("Cast", "CastLike"):
+        if not isinstance(definition, ops.Elementwise) or definition.name in NOT_ALIKE:
             continue
         schema = onnx.defs.get_schema(definition.name, OPSET)
         data = 1 if definition.name == "Where" else 0
@@ -66,13 +58,20 @@ def single(name: str, op: str, dtype: DType, count: int) -> Case:
         operands += [numbers(dtype)] * (count - len(operands))
         g.output(g(op, *operands, **ATTRIBUTES.get(op, {})))
 
-    return Case("types", name, build, judges=(ONNX,), tolerance=1e-5)
+    return Case("types", name, build, judges=(ONNX,), tolerance=TOLERANCES.get(dtype, 1e-5))
 
 
 def conversions() -> Iterator[Case]:
-    """Cast between all types that have code."""
-    for source in DECLINED:
-        for target in DECLINED:
+    """Cast between all types that have code; bfloat16, which ONNX Runtime's Python does not take, stays inside."""
+
+    def through_bfloat16(g: Graph) -> None:
+        values = np.array([1.0, -1.00390625, 1.01171875, 3.4e38, 1e-40, np.inf, np.nan, 65537, 0.1], np.float32)
+        g.output(g("Cast", g("Cast", values, to=TensorProto.BFLOAT16), to=TensorProto.FLOAT))
+
+    yield Case("types", "Cast through bfloat16", through_bfloat16, judges=(ONNX,))
+    types = [dtype for dtype in DECLINED if dtype is not DType.bfloat16]
+    for source in types:
+        for target in types:
 
             def build(g: Graph, source: DType = source, target: DType = target) -> None:
                 g.output(g("Cast", numbers(source), to=BY_NAME[target.name].code))
@@ -82,7 +81,7 @@ def conversions() -> Iterator[Case]:
 
 def moves() -> Iterator[Case]:
     """A copy in every type, code or not: bits are bits."""
-    for dtype in STORED:
+    for dtype in DECLINED:
 
         def build(g: Graph, dtype: DType = dtype) -> None:
             g.output(g("Transpose", numbers(dtype).reshape(3, 3)))
@@ -125,14 +124,6 @@ def test_elementwise_operators(dtype: DType, tmp_path: Path) -> None:
     assert {cases[node].graph.nodes[0].op_type for node in errors} == DECLINED[dtype]
     assert {error.code for error in errors.values()} <= {"E102"}
     check([case for node, case in cases.items() if node not in errors], tmp_path)
-
-
-@pytest.mark.parametrize("dtype", NO_CODE, ids=lambda dtype: dtype.name)
-def test_types_without_code_are_declined(dtype: DType, tmp_path: Path) -> None:
-    cases = {case.graph.nodes[0].name: case for case in elementwise(dtype)}
-    errors = declined(list(cases.values()), tmp_path)
-    assert errors.keys() == cases.keys()
-    assert {error.code for error in errors.values()} == {"E109"}
 
 
 def test_conversions(tmp_path: Path) -> None:

@@ -266,6 +266,22 @@ MCP26_INLINE v8l v8l_from_v8d(v8d x) {
     v8l fits = (x >= -9223372036854775808.0) & (x < 9223372036854775808.0);
     return v8l_select(fits, __builtin_convertvector(v8d_select(fits, x, 0.0), v8l), INT64_MIN);
 }
+MCP26_INLINE v8q v8q_from_v8d(v8d x) {
+    v8l is_high = (x >= 0x1p63) & (x < 0x1p64);
+    v8l value = v8l_from_v8d(v8d_select(is_high, x - 0x1p63, x));
+    return v8q_select(is_high, (v8q)value + 0x8000000000000000u, (v8q)value);
+}
+
+/* float16 and bfloat16 are bits in v8w, rounded to the nearest, halves to even. */
+typedef _Float16 v8h __attribute__((ext_vector_type(8)));
+MCP26_INLINE v8f v8f_from_half(v8w bits) { return __builtin_convertvector((v8h)bits, v8f); }
+MCP26_INLINE v8w half_from_v8f(v8f x) { return (v8w)__builtin_convertvector(x, v8h); }
+MCP26_INLINE v8f v8f_from_bfloat(v8w bits) { return (v8f)(__builtin_convertvector(bits, v8u) << 16); }
+MCP26_INLINE v8w bfloat_from_v8f(v8f x) {
+    v8u bits = (v8u)x, rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+    return __builtin_convertvector(v8u_select(x != x, v8u_splat(0x7fc0u), rounded), v8w);
+}
+
 MCP26_INLINE v8f v8f_from_v8i(v8i x) { return __builtin_convertvector(x, v8f); }
 MCP26_INLINE v8f v8f_from_v8l(v8l x) { return __builtin_convertvector(x, v8f); }
 MCP26_INLINE v8f v8f_from_v8b(v8b x) { return __builtin_convertvector(__builtin_convertvector(x, v8i), v8f); }

@@ -1,8 +1,9 @@
 /* vmath.h: elementary functions on 8 lanes, the same bits on every ISA (only +, *, /, fma and integer operations).
  *
- * Largest errors, in units in the last place (tests/kernels measures them): exp, log 1; expm1, log1p, erf 1.5;
- * sigmoid, tanh 2.5; pow, sin, cos 0.6. Infinities, zeros, denormals and NaN behave as in C's libm. sin and cos hold
- * for |x| < 2^40; beyond, they give some value in [-1, 1].
+ * Largest errors, in units in the last place (tests/kernels measures them). float: exp, log 1; expm1, log1p, erf 1.5;
+ * sigmoid, tanh 2.5; pow, trigonometric and hyperbolic functions 0.6; fmod 0. double: log 0.6; exp 1; log1p, expm1, pow,
+ * sin, cos, atan 2; erf 12; the others 4. Infinities, zeros, denormals and NaN behave as in C's libm. sin, cos and tan hold for
+ * |x| < 2^40; beyond, sin and cos give some value in [-1, 1].
  */
 #ifndef MCP26_VMATH_H
 #define MCP26_VMATH_H
@@ -208,74 +209,207 @@ MCP26_INLINE v8d v8d_log1p(v8d x) {
     return v8d_log(u) + v8d_select((u > 0.0) & (u < (double)MCP26_INFINITY), lost, 0.0);
 }
 
-/* log2 of positive finite x with 40 good bits: 2 atanh((m-1)/(m+1)) / ln 2 as a series. */
-MCP26_INLINE v8d vmath_log2(v8f x) {
-    v8l bits = (v8l)__builtin_convertvector(x, v8d);
-    v8l e = (bits - 0x3fe5555555555555) >> 52;
-    v8d m = (v8d)(bits - (e << 52));
-    v8d s = (m - 1.0) / (m + 1.0), z = s * s;
-    v8d p = 1.0 / 15;
-    MCP26_UNROLL for (int k = 13; k >= 1; k -= 2) p = v8d_fma(p, z, 1.0 / k);
-    return v8d_fma(p * s, 0x1.71547652b82fep+1, __builtin_convertvector(e, v8d));
-}
-
-/* 2^x, for any x that is not NaN; to float. */
-MCP26_INLINE v8f vmath_exp2(v8d x) {
-    x = v8d_select(x > 200.0, 200.0, x);
-    x = v8d_select(x < -200.0, -200.0, x);
-    v8d n = __builtin_elementwise_roundeven(x);
-    v8d r = (x - n) * 0x1.62e42fefa39efp-1;
-    v8d p = 1.0 / 3628800;
-    const double inverse[10] = {1, 1, 1.0 / 2, 1.0 / 6, 1.0 / 24, 1.0 / 120, 1.0 / 720, 1.0 / 5040, 1.0 / 40320,
-                                1.0 / 362880};
-    MCP26_UNROLL for (int k = 9; k >= 0; k--) p = v8d_fma(p, r, inverse[k]);
-    v8d scale = (v8d)(((v8l)(n + 0x1.8p52) << 52) + (1023LL << 52));
-    return __builtin_convertvector(p * scale, v8f);
-}
-
-MCP26_INLINE v8f v8f_pow(v8f x, v8f y) {
-    v8f t = v8f_abs(x), half = y * 0.5f;
-    v8i is_integer = v8f_trunc(y) == y;
-    v8i is_odd = is_integer & (v8f_trunc(half) != half);
-    v8i is_ordinary = (t > 0.0f) & (t < MCP26_INFINITY);
-    v8i y_finite = v8f_abs(y) < MCP26_INFINITY;
-    v8d exponent = vmath_log2(v8f_select(is_ordinary, t, 1.0f)) *
-                   __builtin_convertvector(v8f_select(y_finite, y, 0.0f), v8d);
-    v8f r = vmath_exp2(exponent);
+/* x to the power y: e^(y log x) with the logarithm and the product in two doubles. */
+MCP26_INLINE v8d v8d_pow(v8d x, v8d y) {
+    const double infinity = (double)MCP26_INFINITY, nan = (double)MCP26_NAN;
+    v8d t = v8d_abs(x), half = y * 0.5;
+    v8l is_integer = v8d_trunc(y) == y;
+    v8l is_odd = is_integer & (v8d_trunc(half) != half);
+    v8l is_ordinary = (t > 0.0) & (t < infinity), y_finite = v8d_abs(y) < infinity;
+    vmath_pair l = vmath_log_d(v8d_select(is_ordinary, t, 1.0));
+    v8d z = v8d_select(y_finite, y, 0.0), p = z * l.high;
+    v8l is_moderate = v8d_abs(p) < 1000.0;
+    v8d e = v8d_exp(p), rest = v8d_fma(z, l.low, v8d_fma(z, l.high, -p));
+    v8d r = v8d_select(is_moderate & (e < infinity), v8d_fma(e, rest, e), e);
     /* 0, infinity, or |x| against 1 to an infinite power: the result is 0, 1 or infinity. */
-    v8f extreme = v8f_select((t > 1.0f) == (y > 0.0f), MCP26_INFINITY, 0.0f);
-    r = v8f_select(is_ordinary & y_finite, r, v8f_select((t == 1.0f), 1.0f, extreme));
-    r = v8f_select(is_odd & ((v8i)x < 0), v8f_neg(r), r);
-    r = v8f_select((x < 0.0f) & (x > -MCP26_INFINITY) & y_finite & ~is_integer, MCP26_NAN, r);
-    r = v8f_select(v8f_isnan(x) | v8f_isnan(y), MCP26_NAN, r);
-    return v8f_select((y == 0.0f) | (x == 1.0f), 1.0f, r);
+    v8d extreme = v8d_select((t > 1.0) == (y > 0.0), infinity, 0.0);
+    r = v8d_select(is_ordinary & y_finite, r, v8d_select(t == 1.0, 1.0, extreme));
+    r = v8d_select(is_odd & ((v8l)x < 0), v8d_neg(r), r);
+    r = v8d_select((x < 0.0) & (x > -infinity) & y_finite & ~is_integer, nan, r);
+    r = v8d_select((x != x) | (y != y), nan, r);
+    return v8d_select((y == 0.0) | (x == 1.0), 1.0, r);
 }
 
-/* sin(x + quarters * pi / 2): Cody-Waite reduction and Taylor series, both in double. */
-MCP26_INLINE v8f vmath_sin(v8f x, double quarters) {
-    v8f finite = v8f_select(v8f_abs(x) < MCP26_INFINITY, x, 0.0f);
-    v8d d = __builtin_convertvector(finite, v8d);
-    v8d n = __builtin_elementwise_roundeven(d * 0x1.45f306dc9c883p-1);
-    v8d r = v8d_fma(n, -0x1.921fb54442d18p+0, d);
+MCP26_INLINE v8d v8d_tanh(v8d x) {
+    v8d two = v8d_abs(x) * 2.0;
+    v8d e = v8d_expm1(v8d_select(two > 60.0, 60.0, two));
+    return v8d_copysign(e / (e + 2.0), x);
+}
+
+MCP26_INLINE v8d v8d_sigmoid(v8d x) {
+    v8d e = v8d_exp(v8d_neg(v8d_abs(x)));
+    return v8d_select(x < 0.0, e, 1.0) / (e + 1.0);
+}
+
+/* Kummer's series, whose terms are all positive: 2 x e^-x^2 / sqrt(pi) sum (2 x^2)^n / (1 3 5 ... (2 n + 1)). */
+MCP26_INLINE v8d v8d_erf(v8d x) {
+    v8d a = v8d_abs(x);
+    a = v8d_select(a > 6.0, 6.0, a); /* a NaN passes */
+    v8d z = a * a, sum = 1.0;
+    MCP26_ROLL for (int n = 130; n >= 1; n--) sum = v8d_fma(sum * z, 2.0 / (2 * n + 1), 1.0);
+    v8d r = a * 0x1.20dd750429b6dp+0 * v8d_exp(-z) * sum;
+    return v8d_copysign(v8d_select(r > 1.0, 1.0, r), x);
+}
+
+/* Sine and cosine of what is left of x after n quarter turns: Cody-Waite reduction and Taylor series. */
+typedef struct {
+    v8d n, sine, cosine;
+} vmath_angle;
+
+MCP26_INLINE vmath_angle vmath_turn(v8d x) {
+    v8d n = v8d_round(x * 0x1.45f306dc9c883p-1);
+    v8d r = v8d_fma(n, -0x1.921fb54442d18p+0, x);
     r = v8d_fma(n, -0x1.1a62633145c07p-54, r);
-    n = n + quarters;
-    v8d quadrant = n - 4.0 * __builtin_elementwise_floor(n * 0.25);
-    v8d z = r * r;
-    const double odd[7] = {1, -1.0 / 6, 1.0 / 120, -1.0 / 5040, 1.0 / 362880, -1.0 / 39916800, 1.0 / 6227020800};
-    const double even[8] = {1, -1.0 / 2, 1.0 / 24, -1.0 / 720, 1.0 / 40320, -1.0 / 3628800, 1.0 / 479001600,
-                            -1.0 / 87178291200};
-    v8d s = odd[6], c = even[7];
-    MCP26_UNROLL for (int k = 5; k >= 0; k--) s = v8d_fma(s, z, odd[k]);
-    MCP26_UNROLL for (int k = 6; k >= 0; k--) c = v8d_fma(c, z, even[k]);
-    v8d value = v8d_select((quadrant == 1.0) | (quadrant == 3.0), c, s * r);
+    v8d z = r * r, s = 1.0 / 355687428096000, c = 1.0 / 6402373705728000;
+    const double odd[8] = {1, -1.0 / 6, 1.0 / 120, -1.0 / 5040, 1.0 / 362880, -1.0 / 39916800, 1.0 / 6227020800,
+                           -1.0 / 1307674368000};
+    const double even[9] = {1, -1.0 / 2, 1.0 / 24, -1.0 / 720, 1.0 / 40320, -1.0 / 3628800, 1.0 / 479001600,
+                            -1.0 / 87178291200, 1.0 / 20922789888000};
+    c = -c;
+    MCP26_UNROLL for (int k = 7; k >= 1; k--) s = v8d_fma(s, z, odd[k]);
+    MCP26_UNROLL for (int k = 8; k >= 0; k--) c = v8d_fma(c, z, even[k]);
+    return (vmath_angle){n, v8d_fma(s * z, r, r), c};
+}
+
+/* sin(x + quarters * pi / 2). */
+MCP26_INLINE v8d vmath_sin(v8d x, double quarters) {
+    v8l is_finite = v8d_abs(x) < (double)MCP26_INFINITY;
+    vmath_angle t = vmath_turn(v8d_select(is_finite, x, 0.0));
+    v8d n = t.n + quarters, quadrant = n - 4.0 * v8d_floor(n * 0.25);
+    v8d value = v8d_select((quadrant == 1.0) | (quadrant == 3.0), t.cosine, t.sine);
     value = v8d_select(quadrant >= 2.0, -value, value);
     value = v8d_select((value >= -1.0) & (value <= 1.0), value, 0.0); /* beyond the range where r is small */
-    v8f result = __builtin_convertvector(value, v8f);
-    if (quarters == 0.0) result = v8f_select(x == 0.0f, x, result);
-    return v8f_select(v8f_abs(x) < MCP26_INFINITY, result, MCP26_NAN);
+    if (quarters == 0.0) value = v8d_select(x == 0.0, x, value);
+    return v8d_select(is_finite, value, (double)MCP26_NAN);
 }
 
-MCP26_INLINE v8f v8f_sin(v8f x) { return vmath_sin(x, 0.0); }
-MCP26_INLINE v8f v8f_cos(v8f x) { return vmath_sin(x, 1.0); }
+MCP26_INLINE v8d v8d_sin(v8d x) { return vmath_sin(x, 0.0); }
+MCP26_INLINE v8d v8d_cos(v8d x) { return vmath_sin(x, 1.0); }
+
+MCP26_INLINE v8d v8d_tan(v8d x) {
+    v8l is_finite = v8d_abs(x) < (double)MCP26_INFINITY;
+    vmath_angle t = vmath_turn(v8d_select(is_finite, x, 0.0));
+    v8d half = t.n * 0.5;
+    v8d value = v8d_select(v8d_floor(half) == half, t.sine / t.cosine, -t.cosine / t.sine);
+    return v8d_select(is_finite, v8d_select(x == 0.0, x, value), (double)MCP26_NAN);
+}
+
+/* Twice reduced, to |t| <= tan(pi / 8): by the reciprocal and by (t - 1) / (t + 1). */
+MCP26_INLINE v8d v8d_atan(v8d x) {
+    v8d a = v8d_abs(x);
+    v8l is_large = a > 1.0;
+    v8d t = v8d_select(is_large, 1.0 / a, a);
+    v8l is_middle = t > 0x1.a827999fcef32p-2;
+    t = v8d_select(is_middle, (t - 1.0) / (t + 1.0), t);
+    v8d z = t * t, p = 1.0 / 45;
+    MCP26_UNROLL for (int k = 43; k >= 3; k -= 2) p = v8d_fma(p, -z, 1.0 / k);
+    v8d r = v8d_fma(p * -z, t, t);
+    r = v8d_select(is_middle, (r + 0x1.1a62633145c07p-55) + 0x1.921fb54442d18p-1, r);
+    r = v8d_select(is_large, (0x1.1a62633145c07p-54 - r) + 0x1.921fb54442d18p+0, r);
+    return v8d_copysign(r, x);
+}
+
+MCP26_INLINE v8d v8d_asin(v8d x) { return v8d_atan(x / v8d_sqrt((1.0 - x) * (1.0 + x))); }
+MCP26_INLINE v8d v8d_acos(v8d x) { return 2.0 * v8d_atan(v8d_sqrt((1.0 - x) / (1.0 + x))); }
+
+/* e^|x| / 2 where e^|x| would be infinite. */
+MCP26_INLINE v8d vmath_half_exp(v8d a) { return v8d_exp(a - 1.0) * 0x1.5bf0a8b145769p+0; }
+
+MCP26_INLINE v8d v8d_sinh(v8d x) {
+    v8d a = v8d_abs(x), t = v8d_expm1(a);
+    v8d r = v8d_select(a > 700.0, vmath_half_exp(a), (t + t / (t + 1.0)) * 0.5);
+    return v8d_copysign(r, x);
+}
+
+MCP26_INLINE v8d v8d_cosh(v8d x) {
+    v8d a = v8d_abs(x), e = v8d_exp(a);
+    return v8d_select(a > 700.0, vmath_half_exp(a), (e + 1.0 / e) * 0.5);
+}
+
+MCP26_INLINE v8d v8d_asinh(v8d x) {
+    v8d a = v8d_abs(x), z = a * a;
+    v8d r = v8d_log1p(a + z / (1.0 + v8d_sqrt(1.0 + z)));
+    return v8d_copysign(v8d_select(a > 1e100, v8d_log(a) + 0x1.62e42fefa39efp-1, r), x);
+}
+
+MCP26_INLINE v8d v8d_acosh(v8d x) {
+    v8d t = x - 1.0;
+    v8d r = v8d_log1p(t + v8d_sqrt(t * (x + 1.0)));
+    r = v8d_select(x > 1e100, v8d_log(x) + 0x1.62e42fefa39efp-1, r);
+    return v8d_select(x >= 1.0, r, (double)MCP26_NAN);
+}
+
+MCP26_INLINE v8d v8d_atanh(v8d x) {
+    v8d a = v8d_abs(x);
+    return v8d_copysign(v8d_log1p(2.0 * a / (1.0 - a)) * 0.5, x);
+}
+
+/* x - y trunc(x / y), exactly: quotients of 26 bits, whose products with y leave no rounding error, until less than y is
+ * left. */
+MCP26_INLINE v8d v8d_fmod(v8d x, v8d y) {
+    v8d b = v8d_abs(y), r = v8d_abs(x);
+    v8l is_ordinary = (r < (double)MCP26_INFINITY) & (b > 0.0) & (b < (double)MCP26_INFINITY);
+    v8l is_valid = (r < (double)MCP26_INFINITY) & (b > 0.0);
+    r = v8d_select(is_ordinary, r, 0.0);
+    b = v8d_select(is_ordinary, b, 1.0);
+    for (;;) {
+        v8l open = v8d_abs(r) >= b;
+        if (!__builtin_reduce_or(open)) break;
+        v8d c = b, q = r / c;
+        if (__builtin_reduce_or(q == (double)MCP26_INFINITY)) { /* multiples of b serve as well */
+            c = v8d_select(q == (double)MCP26_INFINITY, b * 0x1p1000, c);
+            c = v8d_select(r / c == (double)MCP26_INFINITY, c * 0x1p74, c);
+            q = r / c;
+        }
+        q = v8d_trunc((v8d)((v8q)q & 0xfffffffff8000000u));
+        r = v8d_select(open, v8d_fma(-q, c, r), r);
+    }
+    r = v8d_select(r < 0.0, r + b, r); /* a quotient may have been rounded up */
+    r = v8d_select(is_ordinary, r, v8d_abs(x));
+    return v8d_select(is_valid, v8d_copysign(r, x), (double)MCP26_NAN);
+}
+
+/* Powers of integers, which wrap around. A negative exponent leaves something of 1 and -1 only. */
+MCP26_INLINE v8l v8l_pow(v8l x, v8l y) {
+    v8q base = (v8q)x, result = 1, rest = (v8q)y;
+    rest = v8q_select(y < 0, rest & 1, rest);
+    base = v8q_select((y < 0) & (x != 1) & (x != -1), v8q_splat(0), base);
+    result = v8q_select((y < 0) & (x != 1) & (x != -1), v8q_splat(0), result);
+    while (__builtin_reduce_or(rest)) {
+        result = v8q_select((v8l)((rest & 1) != 0), result * base, result);
+        base *= base;
+        rest >>= 1;
+    }
+    return (v8l)result;
+}
+
+/* x^y truncated to an integer, where what is an integer but for a rounding error counts as that. */
+MCP26_INLINE v8l v8l_pow_v8d(v8l x, v8d y) {
+    v8d r = v8d_pow(__builtin_convertvector(x, v8d), y);
+    return v8l_from_v8d(v8d_fma(r, 0x1p-50, r));
+}
+
+/* ---- float, by way of double */
+
+#define VMATH_BY_DOUBLE(NAME) \
+    MCP26_INLINE v8f v8f_##NAME(v8f x) { return __builtin_convertvector(v8d_##NAME(__builtin_convertvector(x, v8d)), v8f); }
+#define VMATH_BY_DOUBLE_2(NAME)                                                                                 \
+    MCP26_INLINE v8f v8f_##NAME(v8f x, v8f y) {                                                                 \
+        v8d r = v8d_##NAME(__builtin_convertvector(x, v8d), __builtin_convertvector(y, v8d));                   \
+        return __builtin_convertvector(r, v8f);                                                                 \
+    }
+VMATH_BY_DOUBLE(sin)
+VMATH_BY_DOUBLE(cos)
+VMATH_BY_DOUBLE(tan)
+VMATH_BY_DOUBLE(asin)
+VMATH_BY_DOUBLE(acos)
+VMATH_BY_DOUBLE(atan)
+VMATH_BY_DOUBLE(sinh)
+VMATH_BY_DOUBLE(cosh)
+VMATH_BY_DOUBLE(asinh)
+VMATH_BY_DOUBLE(acosh)
+VMATH_BY_DOUBLE(atanh)
+VMATH_BY_DOUBLE_2(pow)
+VMATH_BY_DOUBLE_2(fmod)
 
 #endif

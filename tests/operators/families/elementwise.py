@@ -67,7 +67,79 @@ for text, dtype in {"int32": INT32, "int64": INT64}.items():
     op(f"BitwiseNot, {text}", "BitwiseNot", numbers(19, dtype=dtype))
 op("Relu, int32", "Relu", numbers(19, dtype=INT32))
 
+# ---- the rarer types
+BY_ONNX = {"judges": (ONNX,), "because": "ONNX Runtime lacks the type"}
+RARE = (np.int8, np.uint8, np.int16, np.uint16, np.uint32, np.uint64, np.float64)
+for dtype in RARE:
+    text = np.dtype(dtype).name
+    is_unsigned, is_float = np.dtype(dtype).kind == "u", np.dtype(dtype).kind == "f"
+    left, right = numbers(3, 13, dtype=dtype), numbers(13, dtype=dtype)[::-1].copy()
+    if is_unsigned:
+        left, right = left + dtype(9), right + dtype(9)
+    for name in ("Add", "Sub", "Mul", "Max", "Min", "Less", "GreaterOrEqual", "Equal"):
+        op(f"{name}, {text}", name, left, right, case=BY_ONNX)
+    op(f"Where, {text}", "Where", left > right, left, right, case=BY_ONNX)
+    op(f"Clip, {text}", "Clip", left, W(np.array(2, dtype)), W(np.array(7, dtype)), case=BY_ONNX)
+    op(f"Abs, {text}", "Abs", left, case=BY_ONNX)
+    op(f"Sign, {text}", "Sign", left, case=BY_ONNX)
+    if not is_unsigned:
+        op(f"Neg, {text}", "Neg", left, case=BY_ONNX)
+    truncates = {"judges": (ORT,), "because": "onnx.reference rounds down"} if dtype in (np.int8, np.int16) else BY_ONNX
+    op(f"Div, {text}", "Div", left, numbers(13, dtype=dtype, low=1), case=truncates)
+    if not is_float:
+        op(f"Mod, {text}", "Mod", left, numbers(13, dtype=dtype, low=1), case=BY_ONNX)
+        op(f"Mod, {text}, fmod", "Mod", left, numbers(13, dtype=dtype, low=1), fmod=1, case=BY_ONNX)
+        op(f"BitwiseXor, {text}", "BitwiseXor", left, right, case=BY_ONNX)
+        op(f"BitwiseNot, {text}", "BitwiseNot", left, case=BY_ONNX)
+    if is_unsigned:
+        bits = np.arange(13, dtype=dtype) % dtype(8 * np.dtype(dtype).itemsize)
+        for direction in ("LEFT", "RIGHT"):
+            large = left * dtype(2 ** (8 * np.dtype(dtype).itemsize - 6) + 1)
+            op(f"BitShift {direction}, {text}", "BitShift", large, bits, direction=direction, case=BY_ONNX)
+past = np.array([31, 32, 33, 2**32 - 1], np.uint32)
+op("BitShift by all bits and more", "BitShift", np.full(4, 2**32 - 1, np.uint32), past, direction="LEFT", case=BY_ONNX)
+op("Add, float16", "Add", ORDINARY.astype(np.float16), numbers(37).astype(np.float16) / np.float16(8))
+op(
+    "Exp, float16",
+    "Exp",
+    ORDINARY.astype(np.float16),
+    case={"judges": (ONNX,), "because": "ONNX Runtime lacks the type"},
+)
+op("Where, float16", "Where", ORDINARY > 1, ORDINARY.astype(np.float16), W(np.array(0.1, np.float16)))
+op(
+    "Cast, float32 to float16",
+    "Cast",
+    np.array([0.1, 65504, 65520, 1e-8, 6e-8, 2049, 2051, -INFINITY, NAN], np.float32),
+    to=TensorProto.FLOAT16,
+)
+op("Cast, float16 to int32", "Cast", np.array([0.1, 2049, -3.9, 65504], np.float16), to=TensorProto.INT32)
+op("Cast, float64 to int64", "Cast", np.array([2.0**53 + 2, -(2.0**62) - 1024, 0.99999999999]), to=TensorProto.INT64)
+op("Cast, float64 to uint64", "Cast", np.array([2.0**63 + 2048, 1.9, 2.0**64 - 2048]), to=TensorProto.UINT64)
+op("Cast, uint64 to float32", "Cast", np.array([2**64 - 1, 2**63 + 2**40, 16777217], np.uint64), to=TensorProto.FLOAT)
+DIVIDEND, DIVISOR = pairs()
+for text, dtype in {"float32": np.float32, "float64": np.float64}.items():
+    op(f"Mod of {text}, special numbers", "Mod", DIVIDEND.astype(dtype), DIVISOR.astype(dtype), fmod=1)
+    op(
+        f"Mod of {text}",
+        "Mod",
+        ORDINARY.astype(dtype) * dtype(1e6),
+        dtype(0.7) + np.abs(ORDINARY).astype(dtype),
+        fmod=1,
+    )
+
 # ---- powers
+for text, dtype in {"int32": INT32, "int64": INT64}.items():
+    base = numbers(37, dtype=dtype)
+    op(f"Pow, {text}", "Pow", base, numbers(37, dtype=dtype, low=0, high=5))
+    roots = (
+        np.array([4, 9, 27, 1000, 0, 1, 2**30], dtype),
+        np.array([0.5, 1.5, 2, 1 / 3 + 1e-6, 3, 99, 0.5], np.float32),
+    )
+    op(f"Pow of {text} by float32", "Pow", *roots)
+    op(f"Pow of {text} by a constant", "Pow", base, W(np.array(2, np.float32)))
+op("Pow of int32 by int64", "Pow", numbers(37, dtype=INT32), W(np.array(3)))
+op("Pow of float64", "Pow", np.abs(ORDINARY).astype(float), np.linspace(-3, 3, 37))
+op("Pow of float64, special numbers", "Pow", *(each.astype(float) for each in pairs()))
 op("Pow of floats", "Pow", np.abs(ORDINARY), np.linspace(-3, 3, 37, dtype=np.float32))
 op("Pow, whole exponents of either sign", "Pow", ORDINARY, numbers(37, low=-3, high=4))
 op("Pow, special numbers", "Pow", *pairs(), case={"judges": (ORT,), "because": "numpy makes 0 of some subnormals"})
@@ -113,11 +185,32 @@ for name in ("Abs", "Neg", "Floor", "Ceil", "Round", "Sqrt", "Exp", "Log", "Tanh
     values = np.abs(ORDINARY) if name in ("Sqrt", "Log") else ORDINARY
     unary(name, values)
     unary(name, SPECIAL, text=", special numbers")
+RISING = ("Sinh", "Cosh", "Asinh", "Acosh", "Atanh", "Asin", "Acos", "Atan")
+for name in RISING:
+    within = (
+        ORDINARY / 6 if name in ("Asin", "Acos", "Atanh") else np.abs(ORDINARY) + 1 if name == "Acosh" else ORDINARY
+    )
+    for text, dtype in {"float32": np.float32, "float64": np.float64}.items():
+        op(f"{name}, {text}", name, within.astype(dtype), case=BY_ONNX)
+        op(f"{name}, {text}, special numbers", name, SPECIAL.astype(dtype), case=BY_ONNX)
+DOUBLE = ("Exp", "Log", "Tanh", "Sigmoid", "Erf", "Floor", "Ceil", "Round", "Sqrt", "Softplus", "Elu", "Gelu", "Mish")
+for name in DOUBLE:
+    op(f"{name}, float64", name, np.abs(ORDINARY).astype(float) + 1e-9, case=BY_ONNX)
+    op(f"{name}, float64, special numbers", name, SPECIAL.astype(float), case=BY_ONNX)
+for name in ("Sin", "Cos", "Tan"):
+    op(f"{name}, float64", name, 9 * ORDINARY.astype(float), case=BY_ONNX)
+op("IsInf, float64", "IsInf", SPECIAL.astype(float))
+op("IsNaN, float64", "IsNaN", SPECIAL.astype(float))
+op("Shrink, int32", "Shrink", numbers(19, dtype=INT32), bias=1.5, lambd=2.5, case=BY_ONNX)
 SMOOTH = ("Softplus", "Softsign", "HardSigmoid", "HardSwish", "Elu", "Selu", "Celu", "Mish")
-for name in ("Sin", "Cos", "Reciprocal", *SMOOTH):
+for name in ("Sin", "Cos", "Tan", "Reciprocal", *SMOOTH):
     unary(name, ORDINARY + 0.01)
     large = np.abs(SPECIAL) > 1e12  # of which sin and cos know no more than that they are numbers
-    unary(name, SPECIAL[~large | np.isinf(SPECIAL)] if name in ("Sin", "Cos") else SPECIAL, text=", special numbers")
+    unary(
+        name,
+        SPECIAL[~large | np.isinf(SPECIAL)] if name in ("Sin", "Cos", "Tan") else SPECIAL,
+        text=", special numbers",
+    )
 op("Round, halves", "Round", np.arange(-6, 6, 0.5, dtype=np.float32))
 op("Elu, alpha", "Elu", ORDINARY, alpha=2.5)
 op("Celu, alpha", "Celu", ORDINARY, alpha=2.5)
