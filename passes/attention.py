@@ -1,4 +1,4 @@
-"""Attention in one node: the product of queries and keys, what scales and masks it, softmax, the product with values."""
+"""Attention in one node: queries times keys, what scales and masks the scores, softmax, times values."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ MAX_RANK = 4
 
 @dataclass(frozen=True)
 class FuseAttention(Pass):
-    """The fused node has kind "attention"; its body holds the parts as they were, in this order: scalar factors of queries
-    and keys, MatMul, elementwise operators of its result and any that broadcast to it, Softmax, perhaps
+    """The fused node has kind "attention"; its body holds the parts as they were, in this order: scalar factors of
+    queries and keys, MatMul, elementwise operators of its result and any that broadcast to it, Softmax, perhaps
     Where(IsNaN(p), 0, p), MatMul."""
 
     name: ClassVar[str] = "attention"

@@ -169,4 +169,6 @@ def _parameter(patch: Patch, norm: Node, value: Value | None) -> Value | None:
     if not all(size in (1, full) for size, full in zip(data.shape[-rank:][::-1], normalized[::-1], strict=False)):
         return None
     trimmed = data.reshape(data.shape[-rank:])
-    return patch.constant(value.name, np.ascontiguousarray(np.broadcast_to(trimmed, [int(size) for size in normalized])))
+    return patch.constant(
+        value.name, np.ascontiguousarray(np.broadcast_to(trimmed, [int(size) for size in normalized]))
+    )

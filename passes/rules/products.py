@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -45,7 +46,7 @@ def multiply_by_part(node: Node, graph: Graph) -> Patch | None:
     spans = sorted(span for reader in readers if reader is not None and reader[0] == axis for span in reader[1])
     if any(reader is None or reader[0] != axis for reader in readers):
         return None
-    if any(before[1] > after[0] for before, after in zip(spans, spans[1:], strict=False)):
+    if any(before[1] > after[0] for before, after in pairwise(spans)):
         return None
     origin = _origin(x, axis, graph)
     if origin is None or any((end - start) * origin.block < _LEAST_COLUMNS for start, end in spans):

@@ -62,7 +62,7 @@ def _add_slice(patch: Patch, x: Value, ranges: dict[int, tuple[int, int, int]], 
 
 @rule("Gather")
 def slice_instead_of_gathering_neighbours(node: Node, graph: Graph) -> Patch | None:
-    """A Gather of one constant index, or of consecutive ones, is a Slice and a Reshape or Squeeze: views, where Gather copies."""
+    """A Gather of one constant index, or of consecutive ones, is a Slice, and a Reshape or Squeeze: views."""
     x, indices = node.inputs[0], constant_of(node.inputs[1])
     if x is None or x.shape is None or indices is None or indices.ndim > 1 or indices.size == 0:
         return None

@@ -1,4 +1,4 @@
-"""Attention, as one operator or as the parts that :mod:`mcpc.passes.attention` fuses: one tiled kernel (attention.h)."""
+"""Attention, as one operator or as the parts that a pass fuses: one tiled kernel (attention.h)."""
 
 from __future__ import annotations
 
@@ -55,11 +55,12 @@ class Score:
         """The function's name."""
         name = f"{SELF}_score"
         self.b.headers.append("attention.h")
+        lines = indent([*self.lines, f"return {result};"])
         self.b.function(
             f"MCP26_INLINE v8f {name}(v8f acc, const void *const *where, int64_t m, int64_t n, int64_t lanes) {{\n"
             "    const attention_place *at = (const void *)where;\n"
             "    const void *const *args = at->args;\n"
-            f"    (void)at, (void)args, (void)m, (void)n, (void)lanes;\n{indent([*self.lines, f'return {result};'])}\n}}"
+            f"    (void)at, (void)args, (void)m, (void)n, (void)lanes;\n{lines}\n}}"
         )
         return name
 
@@ -211,9 +212,7 @@ def attention(b: KernelBuilder) -> None:
     left, right = (int(node.attrs.get(f"{side}_window_size", -1)) for side in ("left", "right"))
     after = min([0] * is_causal + [right] * (right >= 0), default=-1)
     from_length = lengths is not None and past_k is None
-    new = keys_text(
-        b, (b.input(k), split_steps(k.type, s.depth)), (b.input(v), split_steps(v.type, s.width)), s.keys
-    )
+    new = keys_text(b, (b.input(k), split_steps(k.type, s.depth)), (b.input(v), split_steps(v.type, s.width)), s.keys)
     if past_k is None or past_v is None:
         keys = new
     else:

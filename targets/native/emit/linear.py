@@ -252,7 +252,7 @@ def strided_matmul(b: KernelBuilder, left: TensorType, right: TensorType) -> Non
     out = b.node.output.type
     *_, rows, depth = left.dims
     columns = right.dims[-1]
-    outer, inner = [*[1] * (4 - len(out.dims)), *out.dims[:-2]]
+    outer, inner = product(out.dims[:-3]), product(out.dims[-3:-2])
 
     def steps(type: TensorType) -> str:
         batch, head, row, column = steps_of(type)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..case import ONNX, ORT, Family
+from ..case import ORT, Family
 from ..graphs import Array, Graph
 from ..graphs import Weight as W
 
@@ -41,7 +41,13 @@ def qkv(b: int = 2, h: int = 3, s: int = 5, t: int = 5, d: int = 4, w: int = 4) 
 
 
 # ---- sizes: single rows and keys, several blocks of both, partial vectors
-for sizes in ((1, 1, 1, 1, 1, 1), (1, 2, 1, 7, 8, 8), (2, 1, 7, 1, 3, 5), (1, 2, 70, 130, 16, 24), (1, 1, 3, 300, 9, 17)):
+for sizes in (
+    (1, 1, 1, 1, 1, 1),
+    (1, 2, 1, 7, 8, 8),
+    (2, 1, 7, 1, 3, 5),
+    (1, 2, 70, 130, 16, 24),
+    (1, 1, 3, 300, 9, 17),
+):
     case(f"parts, {'x'.join(map(str, sizes))}", lambda g, sizes=sizes: parts(g, *qkv(*sizes)))
 case("parts of rank 3", lambda g: parts(g, (3, 5, 4), (3, 6, 4), (3, 6, 9), perm=(0, 2, 1)))
 case("parts of rank 2", lambda g: parts(g, (5, 4), (6, 4), (6, 9), perm=(1, 0)))
@@ -77,7 +83,7 @@ SCORES: dict[str, Callable[[Graph, str], str]] = {
     "capped from below": lambda g, s: g("Max", g("Add", s, added(MASK, LOWEST)), scalar(LOWEST)),
 }
 for name, function in SCORES.items():
-    case(f"parts, {name}", lambda g, f=function: parts(g, *qkv(w=9), lambda s: f(g, s)))
+    case(f"parts, {name}", lambda g, f=function: parts(g, *qkv(w=9), score=lambda s: f(g, s)))
 
 
 def guarded(g: Graph) -> str:
@@ -154,7 +160,8 @@ for left, right in ((0, 0), (1, -1), (-1, 2), (2, 1)):
     op(f"operator, window {left} to {right}", attend, *qkv(t=9), left_window_size=left, right_window_size=right)
 CAPPED = {"judges": (ORT,), "because": "onnx.reference gives capped scores for raw ones"}
 for mode in range(4):
-    op(f"operator, scores {mode}", attend, *qkv(), added(DEAD, -np.inf), outputs=[True, False, False, True], softcap=2.0,
+    asked = [True, False, False, True]
+    op(f"operator, scores {mode}", attend, *qkv(), added(DEAD, -np.inf), outputs=asked, softcap=2.0,
        qk_matmul_output_mode=mode, case=None if mode else CAPPED)  # fmt: skip
     op(f"operator, scores {mode}, causal", attend, *qkv(t=7), outputs=[True, False, False, True], is_causal=1,
        qk_matmul_output_mode=mode)  # fmt: skip
@@ -166,7 +173,16 @@ for interleaved in (0, 1):
     text = ", interleaved" if interleaved else ""
     op(f"rotary{text}", rope, (2, 3, 5, 8), (6, 4), (6, 4), IDS, interleaved=interleaved)
     op(f"rotary{text}, long", rope, (2, 3, 5, 44), W((6, 22)), W((6, 22)), IDS, interleaved=interleaved)
-    op(f"rotary{text}, in part", rope, (2, 3, 5, 9), (6, 3), (6, 3), IDS, interleaved=interleaved, rotary_embedding_dim=6)
+    op(
+        f"rotary{text}, in part",
+        rope,
+        (2, 3, 5, 9),
+        (6, 3),
+        (6, 3),
+        IDS,
+        interleaved=interleaved,
+        rotary_embedding_dim=6,
+    )
     op(f"rotary{text}, rank 3", rope, (2, 5, 24), (2, 5, 4), (2, 5, 4), interleaved=interleaved, num_heads=3)
 
 # ---- caches

@@ -53,7 +53,17 @@ QKV = W((8, 24)), W((24,))
 op(attend, attend, (2, 4, 8), *QKV, num_heads=2)
 op(f"{attend}, mask", attend, (2, 4, 8), *QKV, MASK, num_heads=4)
 op(f"{attend}, lengths", attend, (2, 4, 8), *QKV, np.array([2, 4], np.int32), num_heads=2)
-op(f"{attend}, one direction and bias", attend, (2, 4, 8), *QKV, None, None, (2, 2, 4, 4), num_heads=2, unidirectional=1)
+op(
+    f"{attend}, one direction and bias",
+    attend,
+    (2, 4, 8),
+    *QKV,
+    None,
+    None,
+    (2, 2, 4, 4),
+    num_heads=2,
+    unidirectional=1,
+)
 multi = "MultiHeadAttention"
 op(multi, multi, (2, 3, 8), (2, 5, 8), (2, 5, 12), num_heads=2)
 op(f"{multi}, bias, mask and scale", multi, (2, 4, 8), (2, 4, 8), (2, 4, 8), W((24,)), MASK, (1, 2, 4, 4), num_heads=2,

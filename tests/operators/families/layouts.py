@@ -134,7 +134,9 @@ case("swish", lambda g: conv(g, g("Mul", a := conv(g), g("Sigmoid", a))))
 
 # ---- products of operands that are stored transposed
 def matmul_of_transposed(g: Graph, left: Any, right: Any, perms: tuple[Any, Any], behind: Any = None) -> str:
-    operands = [x if perm is None else g("Transpose", x, perm=list(perm)) for x, perm in zip((left, right), perms)]
+    operands = [
+        x if perm is None else g("Transpose", x, perm=list(perm)) for x, perm in zip((left, right), perms, strict=True)
+    ]
     y = g("MatMul", *operands)
     return str(y if behind is None else g("Transpose", y, perm=list(behind)))
 

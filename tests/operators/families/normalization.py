@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..case import ONNX, ORT, Family
+from ..case import ONNX, Family
 from ..graphs import Weight as W
 
 FAMILY = Family("normalization")
@@ -25,9 +25,11 @@ op("LayerNormalization, scalar scale", "LayerNormalization", (4, 9), W((1,)), W(
 op("LayerNormalization, scale of some of the axes", "LayerNormalization", (2, 3, 5), W((5,)), W((3, 1)), axis=1)
 op("RMSNormalization, scale by row", "RMSNormalization", (2, 3, 5), (2, 3, 1))
 op("RMSNormalization, scale by row and column", "RMSNormalization", (3, 5), (3, 5))
-op("LayerNormalization of rows that are far from zero", "LayerNormalization", np.array(
-    [[1e4 + 1, 1e4 + 2, 1e4 - 3, 1e4], [0, 0, 0, 0], [1e-20, -1e-20, 2e-20, 0]], np.float32), W((4,)), case=CANCELS)  # fmt: skip
-ROWS = np.array([[1e18, 2e18, -1e18, 0], [1e-20, 2e-20, -3e-20, 0], [0, 0, 0, 0], [1, -np.inf, 2, 3], [1, np.nan, 2, 3]])
+FAR = np.array([[1e4 + 1, 1e4 + 2, 1e4 - 3, 1e4], [0, 0, 0, 0], [1e-20, -1e-20, 2e-20, 0]], np.float32)
+op("LayerNormalization of rows far from zero", "LayerNormalization", FAR, W((4,)), case=CANCELS)
+ROWS = np.array(
+    [[1e18, 2e18, -1e18, 0], [1e-20, 2e-20, -3e-20, 0], [0, 0, 0, 0], [1, -np.inf, 2, 3], [1, np.nan, 2, 3]]
+)
 op("RMSNormalization of huge and tiny rows", "RMSNormalization", ROWS.astype(np.float32), W((4,)), epsilon=1e-6)
 case("LayerNormalization, statistics only", lambda g: g("LayerNormalization", (3, 9), W((9,)), outputs=3)[1:])
 case("LayerNormalization, its result once more and Gelu", lambda g: g("Gelu", g(
