@@ -14,7 +14,6 @@ from . import quantize
 from .quantize import Stored
 from .registry import emits
 
-
 #: As in matmul.h.
 MATMUL_COLUMNS = 64
 
