@@ -60,6 +60,8 @@ def infer_affine_grid(node: Node, context: InferContext) -> list[TensorType]:
     expect(node, 1, INDEX)
     expect_rank(node, 0, 3)
     sizes = vector(node, context, 1)
+    if sizes is None and theta.shape is not None and isinstance(theta.shape[1], int):
+        sizes = [None] * (theta.shape[1] + 2)
     if sizes is None:
         fail(node, "the number of axes is not known", "E108")
     axes = len(sizes) - 2
@@ -128,7 +130,8 @@ def infer_col2im(node: Node, context: InferContext) -> list[TensorType]:
     if x.shape is None:
         return [TensorType(x.dtype, None)]
     window, image = col2im_window(node, context), vector(node, context, 1)
-    if image is None or len(image) != len(window.kernel):
+    image = [None] * len(window.kernel) if image is None else image
+    if len(image) != len(window.kernel):
         fail(node, f"image_shape {image} does not fit block_shape {list(window.kernel)}")
     sizes = [context.data_size(node, 0, 2 + axis) if size is None else size for axis, size in enumerate(image)]
     taps = int(product(window.kernel))

@@ -48,6 +48,19 @@ CASES = [
     # operators
     op("GRU", "E101", "GRU", (5, 2, 3), W((1, 12, 3)), W((1, 12, 4)), outputs=2, hidden_size=4),
     # forms
+    op("Conv over four axes", "E102", "Conv", (1, 2, 3, 3, 3, 3), W((3, 2, 2, 2, 2, 2))),
+    op("MaxPool over four axes", "E102", "MaxPool", (1, 2, 3, 3, 3, 3), kernel_shape=[2, 2, 2, 2]),
+    op(
+        "MaxUnpool, float64",
+        "E102",
+        "MaxUnpool",
+        np.ones((1, 1, 2, 2)),
+        np.zeros((1, 1, 2, 2), np.int64),
+        kernel_shape=[2, 2],
+    ),
+    op("Resize, linear, float64", "E102", "Resize", np.ones(X), None, W(np.float32([1, 1, 2, 2])), mode="linear"),
+    op("GridSample, float64", "E102", "GridSample", np.ones(X), np.ones((1, 2, 2, 2)), mode="nearest"),
+    op("LRN, float64", "E102", "LRN", np.ones(X), size=3),
     op("MaxPool with indices only", "E102", "MaxPool", X, outputs=[False, True], kernel_shape=[2, 2]),
     op("Dropout with a mask", "E102", "Dropout", ROW, outputs=2),
     lstm("LSTM, layout 1", layout=1),
@@ -57,7 +70,13 @@ CASES = [
     op("LayerNormalization, scale by batch", "E102", "LayerNormalization", (2, 3, 5), (2, 1, 1)),
     op("Pad with a computed value", "E102", "Pad", ROW, W(np.array([1, 1])), np.array(2, np.float32)),
     op("Transpose of rank 9", "E102", "Transpose", (2,) * 9, perm=[8, 7, 6, 5, 4, 3, 2, 1, 0]),
-    op("ConvInteger with computed weights", "E102", "ConvInteger", np.ones(X, np.uint8), np.ones((2, 4, 2, 2), np.uint8)),
+    op(
+        "ConvInteger with computed weights",
+        "E102",
+        "ConvInteger",
+        np.ones(X, np.uint8),
+        np.ones((2, 4, 2, 2), np.uint8),
+    ),
     op("MatMulInteger of broadcast batches", "E102", "MatMulInteger", *[np.ones(s, np.uint8) for s in PAIRS]),
     op(
         "DequantizeLinear, computed scales of blocks that do not divide the axis",

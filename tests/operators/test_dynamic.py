@@ -25,7 +25,9 @@ FIXED = re.compile(
         (
             "Squeeze all",  # without axes
             "not_larger|not_smaller",  # keeps an aspect ratio
+            ".*in blocks along",  # scales are fewer than the input's sizes
             ".*computed weights",  # the window is the weight's size
+            "AffineGrid, sizes are data",  # how many axes there are
             "GatherND|ScatterND",  # how many indices make a place
             "a part read after its tensor could|an operand read beside its",  # a symbol is broadcast over another
         )

@@ -113,7 +113,7 @@ for kind in ("GlobalMaxPool", "GlobalAveragePool"):
     op(f"{kind} 3-D", kind, (2, 9, 3, 2, 4), case=IMAGES if kind == "GlobalMaxPool" else None)
 for type in (np.int8, np.uint8):
     numbers = (np.arange(2 * 41 * 5 * 6) * 71 % 256).astype(np.uint8).view(type).reshape(2, 41, 5, 6)
-    attrs = {"kernel_shape": [3, 2], "strides": [2, 1], "pads": [1, 1, 1, 0]}
+    attrs: dict[str, Any] = {"kernel_shape": [3, 2], "strides": [2, 1], "pads": [1, 1, 1, 0]}
     op(f"MaxPool, {np.dtype(type).name}", "MaxPool", numbers, **attrs)
     op(f"MaxPool with indices, {np.dtype(type).name}", "MaxPool", numbers[:, :3], outputs=2, **attrs)
 

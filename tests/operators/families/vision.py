@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import numpy as np
 
@@ -22,7 +23,7 @@ def ints(*numbers: int) -> W:
 LRN_ORT = {"judges": (ORT,), "because": "onnx.reference leaves channels beyond the batch's size out"}
 LRN_ONNX = {"judges": (ONNX,), "because": "ONNX Runtime takes odd sizes only"}
 for channels, size in ((6, 5), (20, 3), (8, 1), (3, 11)):
-    attrs = {"size": size, "alpha": 0.3, "beta": 0.5, "bias": 1.5}
+    attrs: dict[str, Any] = {"size": size, "alpha": 0.3, "beta": 0.5, "bias": 1.5}
     op(f"LRN, {size} of {channels} channels", "LRN", (2, channels, 3, 2), **attrs, case=LRN_ORT)
 for channels, size in ((9, 4), (3, 12)):
     op(f"LRN, {size} of {channels} channels", "LRN", (channels, channels, 3, 2), size=size, case=LRN_ONNX)
