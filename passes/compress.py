@@ -197,8 +197,8 @@ class _Writer:
         if form is None:
             return None
         scale, zero, attrs = form
-        zeros = None if zero is None else self.constant(zero)
-        return self("DequantizeLinear", self.constant(stored.data), self.constant(scale), zeros, **attrs)
+        parameters = [self.constant(each) for each in (scale, zero) if each is not None]
+        return self("DequantizeLinear", self.constant(stored.data), *parameters, **attrs)
 
     def gathered(self, stored: _Stored) -> Value | None:
         """The Gather that the writer stands before, of what is stored."""
@@ -209,15 +209,15 @@ class _Writer:
         axis = int(self.anchor.attrs.get("axis", 0)) % stored.data.ndim
         stored = stored.narrowed()
         form = _linear(stored) if stored.data.dtype != np.float16 else None
-        block_axis = -1 if form is None or "block_size" not in form[2] else int(form[2]["axis"])
-        if block_axis == axis:
+        block = 0 if form is None else int(form[2].get("block_size", 0))
+        block_axis = -1 if form is None or not block else int(form[2]["axis"])
+        if block_axis == axis or (block and stored.data.shape[block_axis] % block):
             return None
         rows = self("Gather", self.constant(stored.data), indices, axis=axis)
         if form is not None and block_axis >= 0:
             scale, zero, attrs = form
             parameters = [
-                None if each is None else self("Gather", self.constant(each), indices, axis=axis)
-                for each in (scale, zero)
+                self("Gather", self.constant(each), indices, axis=axis) for each in (scale, zero) if each is not None
             ]
             moved = block_axis if block_axis < axis else block_axis + indices.type.rank - 1
             return self("DequantizeLinear", rows, *parameters, **{**attrs, "axis": moved})

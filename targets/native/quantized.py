@@ -158,21 +158,23 @@ def along_axis(graph: Graph, node: Node) -> None:
     parameters = [scale, *([] if zero is None else [zero])]
     rank, block = len(x.type.dims), int(node.attrs.get("block_size", 0))
     axis = int(node.attrs.get("axis", 1)) % rank
-    size = x.type.dims[axis]
+    size, rest = x.type.dims[axis], x.type.dims[axis + 1 :]
+    is_open = [not isinstance(d, int) for d in rest]
     out = node.output
     sizes = None
-    if all(value.is_constant for value in parameters):
+    if all(value.is_constant for value in parameters) and (not block or isinstance(size, int)):
         shaped = [graph.constant(v.name, spread(node, v.data)) for v in parameters if v.data is not None]
     elif not block:
         axes = graph.constant("axes", np.arange(1, rank - axis))
         shaped = [_before(graph, node, "Unsqueeze", value, axes) for value in parameters]
-    elif isinstance(size, int) and size % block == 0 and all(isinstance(d, int) for d in x.type.dims):
+    elif isinstance(size, int) and size % block == 0 and sum(is_open) <= 1:
         axes = graph.constant("axes", np.array([axis + 1]))
         shaped = [_before(graph, node, "Unsqueeze", value, axes) for value in parameters]
-        sizes = [int(d) for d in x.type.dims if isinstance(d, int)]
-        split = [*sizes[:axis], size // block, block, *sizes[axis + 1 :]]
-        x = _before(graph, node, "Reshape", x, graph.constant("sizes", np.array(split)))
-        out = Value(graph.fresh(out.name), TensorType(out.dtype, tuple(split)))
+        before, after = [0] * axis, [-1 if unknown else int(d) for d, unknown in zip(rest, is_open, strict=True)]
+        sizes = [*before, size, *after]
+        split = np.array([*before, size // block, block, *after])
+        x = _before(graph, node, "Reshape", x, graph.constant("sizes", split))
+        out = Value(graph.fresh(out.name), TensorType(out.dtype, x.type.dims))
     else:
         return
     new = out if sizes is not None else Value(graph.fresh(out.name), out.type)
