@@ -59,6 +59,10 @@ def inline_functions(model: ModelProto) -> ModelProto:
     total = sum(size.get((n.domain, n.op_type, n.overload), 1) for n in walk(model.graph.node))
     if total > MOST_NODES:
         raise ModelError("E103", f"local functions expand to {total} nodes, {MOST_NODES} are the most")
+    for node in walk([*model.graph.node, *(node for function in model.functions for node in function.node)]):
+        if (function := bodies.get((node.domain, node.op_type, node.overload))) is not None:
+            given = {attribute.name for attribute in node.attribute}  # the inliner does not fill in the others
+            node.attribute.extend(each for each in function.attribute_proto if each.name not in given)
     try:
         return onnx.inliner.inline_local_functions(model, convert_version=True)
     except Exception as error:  # the C++ inliner raises plain RuntimeError and its relatives

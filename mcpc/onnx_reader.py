@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import numpy as np
 import onnx
 import onnx_graphsurgeon as gs
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
-from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
+from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, SparseTensorProto, TensorProto, ValueInfoProto
 from onnx.numpy_helper import from_array
 from onnx_graphsurgeon.logger import G_LOGGER
 
@@ -22,7 +23,7 @@ from mcpc.ir import Dim, DType, Graph, Node, TensorType, Value, symbol
 from mcpc.onnx_defaults import must_stay_constant, overridable
 from mcpc.onnx_normalize import check_opset, convert_opset, inline_functions
 from mcpc.onnx_structure import check_structure, is_text, label, opsets_of, subgraphs, walk
-from mcpc.onnx_tensors import Array, ExternalData, dtype_of, read_tensor
+from mcpc.onnx_tensors import Array, ExternalData, dtype_of, read_sparse, read_tensor, type_code
 from mcpc.ops import find, infer_graph
 from mcpc.ops.registry import opset_of, unsupported
 from mcpc.size_options import Bound, Shape, fix_sizes, open_shape, unnamed
@@ -172,48 +173,54 @@ class _Reading:
         graph.output.extend(source.output)
         graph.value_info.extend(value for value in source.value_info if value.type.HasField("tensor_type"))
         for sparse in source.sparse_initializer:
-            self.refuse(sparse.values.name, graph, "is sparse: this is not supported")
+            self.keep_out(sparse, sparse.values.name, graph)
         for tensor in source.initializer:
             self.keep_out(tensor, tensor.name, graph)
         for node in source.node:
-            tensor = _attribute(node, "value") if _is_constant(node) else None
-            if tensor is None:
-                graph.node.append(node)
+            dense, thin = (_attribute(node, name) if _is_constant(node) else None for name in ("value", "sparse_value"))
+            if dense is not None or thin is not None:
+                self.keep_out(dense.t if dense is not None else thin.sparse_tensor, node.output[0], graph)
             else:
-                self.keep_out(tensor.t, node.output[0], graph)
+                graph.node.append(node)
         for node in walk(graph.node):
             if node.domain == "ai.onnx":
                 node.domain = ""
         return model
 
-    def keep_out(self, tensor: TensorProto, name: str, graph: GraphProto) -> None:
+    def keep_out(self, tensor: TensorProto | SparseTensorProto, name: str, graph: GraphProto) -> None:
         """Read ``tensor``. A small one goes to ``graph``, where the conversion may need it, a large one stays out."""
         array = self.take(tensor, name)
-        if array is not None and array.size <= _SMALL:
+        if array is None:
+            graph.input.append(onnx.helper.make_tensor_value_info(name, TensorProto.FLOAT, None))
+        elif array.size <= _SMALL:
             del self.arrays[name]
-            small = graph.initializer.add()
-            small.CopyFrom(tensor if tensor.data_location != TensorProto.EXTERNAL else from_array(np.asarray(array)))
-            small.name = name
+            graph.initializer.append(from_array(np.asarray(array), name))
         else:
-            code = tensor.data_type if array is not None else TensorProto.FLOAT
-            graph.input.append(
-                onnx.helper.make_tensor_value_info(name, code, tensor.dims if array is not None else None)
-            )
+            code = type_code(DType.of(array))
+            graph.input.append(onnx.helper.make_tensor_value_info(name, code, array.shape))
 
-    def take(self, tensor: TensorProto, name: str) -> Array | None:
+    def take(self, tensor: TensorProto | SparseTensorProto, name: str) -> Array | None:
         """The contents of ``tensor``, also put into ``arrays``; None where they are ``broken``."""
-        with self.problems.collect():
-            array = read_tensor(tensor, self.external, name)
+        read = read_sparse if isinstance(tensor, SparseTensorProto) else read_tensor
+        with self.problems.collect(), self.at_reader(name):
+            array = read(tensor, self.external, name)
             if array is not None:
                 self.arrays[name] = array
                 return array
         self.broken.add(name)
         return None
 
-    def refuse(self, name: str, graph: GraphProto, why: str) -> None:
-        self.problems.add(ModelError("E109", f"tensor {name} {why}"))
-        self.broken.add(name)
-        graph.input.append(onnx.helper.make_tensor_value_info(name, TensorProto.FLOAT, None))
+    @contextmanager
+    def at_reader(self, name: str) -> Iterator[None]:
+        """Faults raised inside the block get the place where the tensor is read first."""
+        try:
+            yield
+        except ModelError as error:
+            for node in self.model.graph.node:
+                if name in node.input:
+                    error.op, error.node = error.op or node.op_type, error.node or label(node)
+                    break
+            raise
 
     def take_constants(self, graph: GraphProto) -> None:
         """Move what is left of initializers and Constant nodes into ``arrays``."""
@@ -350,14 +357,14 @@ class _Reading:
 
     def input_type(self, info: ValueInfoProto, named: set[str]) -> TensorType:
         """The declared type; sizes without a name get one after the input and the axis. E109: another data type."""
-        try:
+        dtype = None
+        with self.problems.collect(), self.at_reader(info.name):
             kind = info.type.WhichOneof("value")
             if kind != "tensor_type":
                 what = (kind or "untyped").removesuffix("_type").replace("_", " ")
                 raise ModelError("E109", f"input {info.name} is {what}: only tensors are supported")
             dtype = dtype_of(info.type.tensor_type.elem_type, f"input {info.name}")
-        except ModelError as error:
-            self.problems.add(error)
+        if dtype is None:
             self.broken.add(info.name)
             return _UNKNOWN
         if not _has_shape(info):
@@ -442,7 +449,6 @@ def _numbers(node: NodeProto) -> Array:
                 return np.array(attribute.f, np.float32)
             case "value_floats":
                 return np.array(attribute.floats, np.float32)
-            case "value_string" | "value_strings" | "sparse_value":
-                kind = attribute.name.removeprefix("value_").replace("_value", "")
-                raise ModelError("E109", f"constant {node.output[0]} is {kind}: this data type is not supported")
+            case "value_string" | "value_strings":
+                raise ModelError("E109", f"constant {node.output[0]} is string: this data type is not supported")
     raise ModelError("E102", "the node has no value", op="Constant", node=label(node))

@@ -8,12 +8,15 @@ from typing import Any
 
 import numpy as np
 import onnx
-from onnx import TensorProto, numpy_helper
+from onnx import SparseTensorProto, TensorProto, numpy_helper
 
 from mcpc.errors import ModelError
 from mcpc.ir import DType
 
 Array = np.ndarray[Any, Any]
+
+#: Bytes that a sparse tensor may take once its zeros are filled in.
+LARGEST_DENSE = 2**31
 
 #: The storage of each element type that raw bytes do not hold one to one.
 _PACKED = {DType.int4, DType.uint4}
@@ -130,6 +133,36 @@ def read_tensor(tensor: TensorProto, external: ExternalData, name: str = "") -> 
             raise ModelError("E100", f"tensor {name} holds {len(raw)} bytes of raw data, {described} needs {nbytes}")
         return _typed(np.frombuffer(raw, np.uint8), dtype, shape)
     return _from_field(tensor, dtype, shape, count, f"tensor {name}", described)
+
+
+def read_sparse(sparse: SparseTensorProto, external: ExternalData, name: str = "") -> Array | None:
+    """``sparse`` with its zeros filled in; otherwise as :func:`read_tensor`, E111 where it would not fit in memory."""
+    name = name or sparse.values.name
+    values = read_tensor(sparse.values, external, name)
+    indices = read_tensor(sparse.indices, external, f"{name}'s indices")
+    if values is None or indices is None:
+        return None
+    shape = tuple(sparse.dims)
+    if any(size < 0 for size in shape):
+        raise ModelError("E100", f"tensor {name} has the shape {list(shape)}")
+    if math.prod(shape) * values.dtype.itemsize > LARGEST_DENSE:
+        raise ModelError("E111", f"sparse tensor {name} of shape {list(shape)} is too large to fill in its zeros")
+    linear = indices.ndim == 1  # else [values, rank]
+    if (
+        values.ndim != 1
+        or indices.dtype != np.int64
+        or indices.shape != (len(values),) + (() if linear else (len(shape),))
+    ):
+        raise ModelError("E100", f"tensor {name}: indices of shape {list(indices.shape)} do not fit its values")
+    limits = np.array(math.prod(shape) if linear else shape, np.int64)
+    if np.any(indices < 0) or np.any(indices >= limits):
+        raise ModelError("E100", f"tensor {name}: an index lies outside of {list(shape)}")
+    dense = np.zeros(shape, values.dtype)
+    if linear:
+        dense.reshape(-1)[indices] = values
+    else:
+        dense[tuple(indices.T)] = values
+    return dense
 
 
 def _typed(data: Array, dtype: DType, shape: tuple[int, ...]) -> Array:

@@ -142,6 +142,58 @@ def test_unnamed_sizes_get_names_of_their_own() -> None:
     assert shape == (symbol("x.0_"), symbol("x.1"), symbol("x.0"), symbol("x.3"))
 
 
+def sparse(name: str, values: list[float], indices: Array, *dims: int) -> onnx.SparseTensorProto:
+    numbers = helper.make_tensor(name, FLOAT, [len(values)], values)
+    return helper.make_sparse_tensor(numbers, from_array(indices, f"{name}.i"), list(dims))
+
+
+def test_sparse_constants_are_filled_in() -> None:
+    linear, pairs = np.array([1, 4]), np.array([[0, 2], [1, 0]])
+    nodes = [node("Constant", "", "c", sparse_value=sparse("", [1, 2], linear, 2, 3)), node("Add", "c w", "y")]
+    original = model(nodes, [], [tensor("y", 2, 3)])
+    original.graph.sparse_initializer.append(sparse("w", [3, 4], pairs, 2, 3))
+    data = [value.data.tolist() for value in read(original).constants() if value.data is not None]
+    assert data == [[[0, 1, 0], [0, 2, 0]], [[0, 0, 3], [4, 0, 0]]]
+
+
+@pytest.mark.parametrize(
+    ("indices", "dims", "message"),
+    [
+        (np.array([1, 6]), (2, 3), "E100.*an index lies outside"),
+        (np.array([[0, 0], [0, -1]]), (2, 3), "E100.*an index lies outside"),
+        (np.array([1]), (2, 3), "E100.*do not fit its values"),
+        (np.array([[0], [1]]), (2, 3), "E100.*do not fit its values"),
+        (np.array([0, 1]), (2**40, 2**20), "E111.*too large"),
+    ],
+)
+def test_a_malformed_sparse_constant_is_refused(indices: Array, dims: tuple[int, ...], message: str) -> None:
+    original = model([node("Relu", "w", "y", name="n")], [], [tensor("y", None, None)])
+    original.graph.sparse_initializer.append(sparse("w", [3, 4], indices, *dims))
+    with pytest.raises(ModelError, match=message) as caught:
+        read(original)
+    assert caught.value.node == "n"
+
+
+def test_attributes_that_a_call_leaves_out_have_the_functions_default() -> None:
+    leaky = node("LeakyRelu", "x", "y")
+    leaky.attribute.append(onnx.AttributeProto(name="alpha", ref_attr_name="a", type=onnx.AttributeProto.FLOAT))
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("f", 1)]
+    function = helper.make_function("f", "F", ["x"], ["y"], [leaky], opsets[:1], [], [helper.make_attribute("a", 0.25)])
+    calls = [node("F", "x", "u", domain="f"), node("F", "u", "y", domain="f", a=0.5)]
+    original = model(calls, [tensor("x", 2)], [tensor("y", 2)], opset_imports=opsets, functions=[function])
+    assert [each.attrs["alpha"] for each in read(original).nodes] == [0.25, 0.5]
+    assert [len(call.attribute) for call in original.graph.node] == [0, 1]  # the model is left as it was
+
+
+def test_text_is_refused_once_where_it_is_read() -> None:
+    labels = helper.make_tensor("labels", TensorProto.STRING, [2], [b"cat", b"dog"])
+    nodes = [node("Gather", "labels i", "found", name="lookup"), node("Equal", "found s", "y", name="same")]
+    inputs = [tensor("i", 2, dtype=TensorProto.INT64), tensor("s", 2, dtype=TensorProto.STRING)]
+    original = model(nodes, inputs, [tensor("y", 2, dtype=TensorProto.BOOL)])
+    original.graph.initializer.append(labels)
+    assert [(error.code, error.node) for error in errors_of(original)] == [("E109", "lookup"), ("E109", "same")]
+
+
 def unranked(original: ModelProto, *names: str) -> ModelProto:
     for value in (*original.graph.input, *original.graph.output):
         if value.name in names:
