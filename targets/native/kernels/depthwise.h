@@ -104,6 +104,24 @@ MCP26_INLINE void depthwise_row(conv_shape s, const float *x, const float *w, fl
     if (tiles > 1) depthwise_pixels(s, x, w, y, epilogue, args, item, row, tail, low, 1);
 }
 
+/* A row of run-time width: three bodies, since each is unrolled over the taps. */
+MCP26_INLINE void depthwise_any_row(conv_shape s, const float *x, const float *w, float *y, mcp26_epilogue epilogue,
+                                    const void *const *args, int64_t item, int64_t row) {
+    int64_t inside = s.in_w - 1 - (s.kernel_w - 1) * s.dilation_w + s.pad_left, column = 0;
+    int64_t left = mcp26_min(s.out_w, mcp26_ceil_div(mcp26_max(0, s.pad_left), s.stride_w));
+    int64_t right = inside < 0 ? 0 : mcp26_min(s.out_w, inside / s.stride_w + 1);
+    while (column < s.out_w) {
+        int64_t count = column < left ? 1 : column + 8 <= right ? 8 : column + 4 <= right ? 4 : 1;
+        if (count == 8)
+            depthwise_pixels(s, x, w, y, epilogue, args, item, row, column, 8, 0);
+        else if (count == 4)
+            depthwise_pixels(s, x, w, y, epilogue, args, item, row, column, 4, 0);
+        else
+            depthwise_pixels(s, x, w, y, epilogue, args, item, row, column, 1, 1);
+        column += count;
+    }
+}
+
 /* Units of depthwise_f32: output rows. */
 MCP26_INLINE int64_t depthwise_f32_units(conv_shape s) { return s.batch * s.out_h; }
 
@@ -111,7 +129,10 @@ MCP26_INLINE void depthwise_f32(conv_shape s, const float *x, const float *w, fl
                                 const void *const *args, int64_t begin, int64_t end) {
     for (int64_t u = begin; u < end; u++) {
         int64_t item = u / s.out_h, row = u % s.out_h, n = s.out_c / 8 * 8;
-        depthwise_row(s, x, w, y, epilogue, args, item, row);
+        if (__builtin_constant_p(s.out_w))
+            depthwise_row(s, x, w, y, epilogue, args, item, row);
+        else
+            depthwise_any_row(s, x, w, y, epilogue, args, item, row);
         for (int64_t i = 0; i < s.out_w && n < s.out_c; i++) {
             depthwise_tile(s, x, w, y, epilogue, args, item, row, i, 1, 1, n, s.out_c - n);
         }
