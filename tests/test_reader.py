@@ -613,7 +613,7 @@ def test_every_problem_is_reported_in_one_run() -> None:
     )
     found = errors_of(original)
     assert [(error.code, error.node) for error in found] == [
-        ("E109", ""), ("E101", "unknown_1"), ("E104", "mixed_types"), ("E101", "unknown_2"), ("E104", "inner_sizes"),
+        ("E109", "e"), ("E101", "unknown_1"), ("E104", "mixed_types"), ("E101", "unknown_2"), ("E104", "inner_sizes"),
     ]  # fmt: skip
     assert "FancyNms" in found[1].message and "acme.ops" in found[1].message and "opset 3" in found[1].message
     assert "NoSuchOp" in found[3].message and "opset 17" in found[3].message
