@@ -56,7 +56,8 @@ def fetch(name: str, output: Path | None) -> None:
 @click.option("--seed", type=int, help="Seed of the weights.")
 @click.option("--batch", help="Batch size: a number, or a name for a symbolic one.")
 @click.option("--size", type=int, help="Height and width of the images.")
-def build(name: str, output: Path, seed: int | None, batch: str | None, size: int | None) -> None:
+@click.option("--fold/--no-fold", default=None, help="Fold BatchNormalization into convolutions, or keep its nodes.")
+def build(name: str, output: Path, seed: int | None, batch: str | None, size: int | None, fold: bool | None) -> None:
     """Build a model and write it as ONNX.
 
     Example: python -m mcpc.models build mobilenetv2 -o mobilenetv2.onnx
@@ -65,7 +66,7 @@ def build(name: str, output: Path, seed: int | None, batch: str | None, size: in
 
     from mcpc.models import builders
 
-    options = {"seed": seed, "batch": int(batch) if batch and batch.isdecimal() else batch, "size": size}
+    options = {"seed": seed, "batch": int(batch) if batch and batch.isdecimal() else batch, "size": size, "fold": fold}
     model = builders.build(name, **{key: value for key, value in options.items() if value is not None})
     output.parent.mkdir(parents=True, exist_ok=True)
     onnx.save(model, output)

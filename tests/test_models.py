@@ -232,6 +232,12 @@ def test_command_builds_and_lists(tmp_path: Path) -> None:
     result = CliRunner().invoke(main, ["build", "digits", "--batch", "N", "-o", str(path)])
     assert result.exit_code == 0, result.output
     assert onnx.load(path).graph.input[0].type.tensor_type.shape.dim[0].dim_param == "N"
+    path = tmp_path / "e.onnx"
+    result = CliRunner().invoke(main, ["build", "resnet50", "--no-fold", "--size", "32", "-o", str(path)])
+    assert result.exit_code == 0, result.output
+    model = onnx.load(path)
+    assert [size.dim_value for size in model.graph.input[0].type.tensor_type.shape.dim] == [1, 3, 32, 32]
+    assert sum(node.op_type == "BatchNormalization" for node in model.graph.node) == 53
     listed = CliRunner().invoke(main, ["list"]).output
     assert all(name in listed for name in (*builders.BUILDERS, *zoo.entries()))
 

@@ -40,5 +40,5 @@ def test_ill_conditioned_networks_are_tried_more_often_and_move_far() -> None:
 
 
 def test_integers_and_infinities_stay_what_they_are() -> None:
-    feeds = {"i": np.arange(3), "x": np.array([np.inf, np.nan, 0.0], np.float32)}
+    feeds: dict[str, Array] = {"i": np.arange(3), "x": np.array([np.inf, np.nan, 0.0], np.float32)}
     assert moved_by_rounding(identity, feeds, identity(feeds), 0.0) == 0
