@@ -12,7 +12,7 @@
 #include "conv_few.h"
 #include "depthwise.h"
 #include "gemm.h"
-#include "lstm.h"
+#include "recurrent.h"
 
 static double now(void) {
     struct timespec t;
@@ -87,9 +87,10 @@ static __attribute__((noinline)) void first_layer(void) {
 }
 
 static __attribute__((noinline)) void lstm(void) {
-    lstm_shape s = {.time = 1, .batch = 1, .hidden = 128, .f = v8f_sigmoid, .g = v8f_tanh, .h = v8f_tanh,
-                    .y_time = 128, .y_batch = 128};
-    lstm_f32(s, A, B, NULL, NULL, Z, Z, C, C + 128, C + 256, C + 512);
+    recurrent_shape s = {.time = 1, .batch = 1, .hidden = 128, .f = v8f_sigmoid, .g = v8f_tanh, .h = v8f_tanh,
+                         .gate_time = 512, .gate_batch = 512, .y_time = 128, .y_batch = 128, .first_batch = 128,
+                         .h_batch = 128, .c_batch = 128};
+    lstm_f32(s, (recurrent_operands){A, B, NULL, Z, Z}, NULL, C, C + 128, C + 256, C + 512);
 }
 
 int main(void) {

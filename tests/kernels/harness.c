@@ -11,9 +11,9 @@
 #include "depthwise.h"
 #include "elementwise.h"
 #include "gemm.h"
-#include "lstm.h"
 #include "move.h"
 #include "pool.h"
+#include "recurrent.h"
 #include "reduce.h"
 #include "resize.h"
 #include "softmax.h"
@@ -282,11 +282,12 @@ MCP26_INLINE void run_softmax(const int64_t *n, void **p) {
 
 /* n: time, batch, hidden, reverse, coupled, clip in thousandths, has (1 peephole, 2 lengths, 4 h0 and c0). */
 MCP26_INLINE void run_lstm(const int64_t *n, void **p) {
-    lstm_shape s = {.time = n[0], .batch = n[1], .hidden = n[2], .is_reverse = n[3], .is_coupled = n[4],
-                    .clip = (float)n[5] / 1000.0f, .f = v8f_sigmoid, .g = v8f_tanh, .h = v8f_tanh,
-                    .y_time = n[1] * n[2], .y_batch = n[2]};
-    lstm_f32(s, p[0], p[1], n[6] & 1 ? p[2] : NULL, n[6] & 2 ? p[3] : NULL, n[6] & 4 ? p[4] : NULL,
-             n[6] & 4 ? p[5] : NULL, p[6], p[7], p[8], p[9]);
+    recurrent_shape s = {.time = n[0], .batch = n[1], .hidden = n[2], .is_reverse = n[3], .is_coupled = n[4],
+                         .clip = (float)n[5] / 1000.0f, .f = v8f_sigmoid, .g = v8f_tanh, .h = v8f_tanh,
+                         .gate_time = n[1] * 4 * n[2], .gate_batch = 4 * n[2], .y_time = n[1] * n[2], .y_batch = n[2],
+                         .first_batch = n[2], .h_batch = n[2], .c_batch = n[2]};
+    recurrent_operands from = {p[0], p[1], n[6] & 2 ? p[3] : NULL, n[6] & 4 ? p[4] : NULL, n[6] & 4 ? p[5] : NULL};
+    lstm_f32(s, from, n[6] & 1 ? p[2] : NULL, p[6], p[7], p[8], p[9]);
 }
 
 /* n: chunk, bits, rank, offset of dst, of src, sizes[rank], strides of dst[rank], of src[rank]. */

@@ -36,8 +36,9 @@ def source() -> str:
     calls["conv_few"] = f"conv_nchw_in_f32({shape(224, 3, 32, 2, 1)}, a, b, c, fused, args, begin, end);"
     calls["depthwise"] = f"depthwise_f32({shape(14, 384, 384, 1, 384)}, a, b, c, fused, args, begin, end);"
     calls["lstm"] = (
-        "lstm_f32((lstm_shape){.time = 1, .batch = 1, .hidden = 128, .f = v8f_sigmoid, .g = v8f_tanh, .h = v8f_tanh, "
-        ".y_time = 128, .y_batch = 128}, a, b, NULL, NULL, NULL, NULL, c, c + 128, c + 256, c + 512);"
+        "lstm_f32((recurrent_shape){.time = 1, .batch = 1, .hidden = 128, .f = v8f_sigmoid, .g = v8f_tanh, "
+        ".h = v8f_tanh, .gate_time = 512, .gate_batch = 512, .y_time = 128, .y_batch = 128, .first_batch = 128, "
+        ".h_batch = 128, .c_batch = 128}, (recurrent_operands){a, b}, NULL, c, c + 128, c + 256, c + 512);"
     )
     calls["softmax"] = "softmax_f32(SOFTMAX, 12, 64, 1, a, c, begin, end);"
     calls["map_erf"] = "map(1000, body, args, begin, end);"
@@ -49,7 +50,7 @@ def source() -> str:
     return (
         "".join(
             f'#include "{name}.h"\n'
-            for name in ("conv", "conv_few", "depthwise", "elementwise", "gemm", "lstm", "pool", "softmax")
+            for name in ("conv", "conv_few", "depthwise", "elementwise", "gemm", "pool", "recurrent", "softmax")
         )
         + """
 MCP26_INLINE v8f fused(v8f acc, const void *const *args, int64_t m, int64_t n, int64_t lanes) {
