@@ -55,11 +55,14 @@ MCP26_INLINE void conv_source(const void *left, float *sums, int64_t rows, int64
             if (++row == s.out_h) row = 0, item++;
         }
     }
+    /* The taps of a row are one run of memory where nothing lies between them. */
+    int64_t run = is_inside && s.dilation_w == 1 && l->depth == s.x_pixel ? s.kernel_w : 1, depth = run * l->depth;
+    taps /= run;
     for (int64_t tap = 0; tap < taps || tap == 0; tap += CONV_TAPS) {
         const float *a[CONV_TAPS * TILE_ROWS], **next = a;
         int64_t count = mcp26_min(CONV_TAPS, taps - tap);
         for (int64_t t = tap; t < tap + count; t++, next += TILE_ROWS) {
-            int64_t down = t / s.kernel_w * s.dilation_h, across = t % s.kernel_w * s.dilation_w;
+            int64_t down = t * run / s.kernel_w * s.dilation_h, across = t * run % s.kernel_w * s.dilation_w;
             const float *x = l->x + (down * s.in_w + across) * s.x_pixel;
             MCP26_UNROLL for (int64_t i = 0; i < TILE_ROWS; i++) {
                 int is_here = is_inside || ((uint64_t)(top[i] + down) < (uint64_t)s.in_h &&
@@ -67,8 +70,7 @@ MCP26_INLINE void conv_source(const void *left, float *sums, int64_t rows, int64
                 next[i] = is_here ? x + corner[i] : l->zeros;
             }
         }
-        tile_core(rows, vectors, sums, a, count, l->depth, b + tap * l->depth * MCP26_NR, MCP26_NR, panel_stride,
-                  tap > 0);
+        tile_core(rows, vectors, sums, a, count, depth, b + tap * depth * MCP26_NR, MCP26_NR, panel_stride, tap > 0);
     }
 }
 
