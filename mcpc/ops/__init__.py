@@ -9,7 +9,9 @@ from mcpc.ir import Node
 from mcpc.ops import (  # noqa: F401
     attention,
     contrib,
+    contrib_quantized,
     channels,
+    detect,
     elementwise,
     generate,
     index,

@@ -4,6 +4,7 @@ from ..case import Family
 from . import (
     attention,
     contrib,
+    contrib_quantized,
     convolution,
     elementwise,
     empty,
@@ -39,6 +40,7 @@ FAMILIES: dict[str, Family] = {
         normalization.FAMILY,
         attention.FAMILY,
         contrib.FAMILY,
+        contrib_quantized.FAMILY,
         recurrent.FAMILY,
         movement.FAMILY,
         indexing.FAMILY,
