@@ -51,7 +51,10 @@ MCP26_INLINE int32_t sizes_reshape(mcp26_env *env, const int64_t *wanted, int64_
         sizes[open] = known == 0 ? 0 : total / known;
         known *= sizes[open];
     }
-    return known == total ? 0 : sizes_differ(env, total, known);
+    if (known == total) return 0;
+    int64_t rest = rank == 0 || sizes[rank - 1] == 0 ? 0 : known / sizes[rank - 1];
+    int is_last = rest != 0 && total % rest == 0; /* the last size alone does not fit */
+    return is_last ? sizes_differ(env, total / rest, sizes[rank - 1]) : sizes_differ(env, total, known);
 }
 
 /* One axis of Expand, which broadcasts both ways. */
