@@ -58,6 +58,8 @@ def obstacle(node: Node, operands: Sequence[Value | None]) -> str | None:
     if node.is_op("Conv", "ConvTranspose"):
         return "its bias is computed" if c is not None and not c.is_constant else None
     if node.is_op("Gemm"):
+        if a.dtype is not DType.float32:
+            return f"it is of {a.dtype.name}"
         if node.attrs.get("transA", 0):
             return "A is transposed"
         if not is_weight(b):
@@ -130,9 +132,9 @@ def _gemm(graph: Graph, node: Node) -> None:
         b = before("Transpose", [b], {"perm": [1, 0]})
     result = before("MatMul", [a, b])
     if alpha != 1.0:
-        result = before("Mul", [result, graph.constant("alpha", np.array(alpha, np.float32))])
+        result = before("Mul", [result, graph.constant("alpha", np.array(alpha, a.dtype.numpy))])
     if c is not None and beta != 1.0:
-        c = before("Mul", [c, graph.constant("beta", np.array(beta, np.float32))])
+        c = before("Mul", [c, graph.constant("beta", np.array(beta, a.dtype.numpy))])
     before.replace(result if c is None else before("Add", [result, c]))
 
 
@@ -192,6 +194,8 @@ def unsuitable_epilogue(node: Node) -> str | None:
     if region.anchor is None:
         return None
     result = node.output.type
+    if region.anchor.is_op("Gemm", "MatMul") and region.anchor.output.dtype is not DType.float32:
+        return f"a product of {region.anchor.output.dtype.name} has no epilogue"
     if region.anchor.is_op(*SPATIAL):
         result = result.with_layout(channels_last(len(result.dims)))
     if region.anchor.output.type.dims != result.dims:

@@ -45,7 +45,6 @@ CASES = [
     op("RandomNormalLike", "E101", "RandomNormalLike", ROW),
     op("Multinomial", "E101", "Multinomial", (2, 3)),
     op("BatchNormalization in training", "E102", "BatchNormalization", X, *[(4,)] * 4, outputs=3, training_mode=1),
-    # operators
     # forms
     op("Conv over four axes", "E102", "Conv", (1, 2, 3, 3, 3, 3), W((3, 2, 2, 2, 2, 2))),
     op("MaxPool over four axes", "E102", "MaxPool", (1, 2, 3, 3, 3, 3), kernel_shape=[2, 2, 2, 2]),
@@ -85,8 +84,6 @@ CASES = [
     ),
     # types
     op("Conv, float64", "E102", "Conv", np.ones(X), W(np.ones((2, 4, 2, 2)))),
-    op("MatMul, int32", "E102", "MatMul", np.ones((2, 2), np.int32), np.ones((2, 2), np.int32)),
-    op("Gemm, float64", "E102", "Gemm", np.ones((2, 2)), W(np.ones((2, 2)))),
     op("MaxPool, float64", "E102", "MaxPool", np.ones(X), kernel_shape=[2, 2]),
     op("GlobalAveragePool, float64", "E102", "GlobalAveragePool", np.ones(X)),
     op("ReduceLogSumExp, int32", "E102", "ReduceLogSumExp", np.ones((2, 3), np.int32)),

@@ -11,6 +11,7 @@ from mcpc.ops.window import Window
 from ..iteration import rows_and_columns, steps_of
 from ..kernel import Array, KernelBuilder, unsupported
 from . import quantize
+from .product import plain_matmul
 from .quantize import Stored
 from .registry import emits
 
@@ -214,6 +215,9 @@ def gemm_node(b: KernelBuilder) -> None:
 
 @emits("MatMul")
 def matmul(b: KernelBuilder) -> None:
+    if b.outer(b.anchor.inputs[0]).dtype is not DType.float32:
+        plain_matmul(b)
+        return
     expect_float32(b)
     anchor = b.anchor
     left, right = anchor.inputs

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..case import Family
+from ..case import ONNX, Family
+from ..graphs import Array
 from ..graphs import Weight as W
 
 FAMILY = Family("products")
@@ -77,3 +78,33 @@ FAMILY.graph("MatMul of one tensor by itself", lambda g: g("MatMul", x := g.inpu
 op("MatMul, several blocks of each of a batch", "MatMul", (2, 130, 300), (2, 300, 50))
 for rows in (1, 2, 3, 4, 6, 7, 13, 25):
     op(f"MatMul, {rows} rows, 21 columns", "MatMul", (rows, 11), W((11, 21)))
+
+# ---- types without tuned kernels
+BY_ONNX = {"judges": (ONNX,), "because": "ONNX Runtime lacks the type"}
+for kind in (np.float64, np.int32, np.int64, np.uint32, np.uint64):
+    text = np.dtype(kind).name
+
+    def whole(*shape: int, kind: type = kind) -> Array:
+        low = 0 if np.dtype(kind).kind == "u" else -9
+        return (np.arange(int(np.prod(shape))) * 7 % 19 + low).astype(kind).reshape(shape)
+
+    case = BY_ONNX
+    FAMILY.op(f"MatMul, {text}", "MatMul", whole(7, 5), whole(5, 19), case=case)
+    FAMILY.op(f"MatMul, {text}, constant", "MatMul", whole(2, 3, 5), W(whole(5, 8)), case=case)
+    FAMILY.op(f"MatMul, {text}, batches", "MatMul", whole(2, 3, 4, 5), whole(2, 3, 5, 9), case=case)
+    FAMILY.op(f"MatMul, {text}, batches broadcast", "MatMul", whole(2, 1, 4, 5), whole(3, 5, 9), case=case)
+    FAMILY.op(f"MatMul, {text}, vectors", "MatMul", whole(5), whole(5), case=case)
+    FAMILY.op(f"Gemm, {text}", "Gemm", whole(3, 5), whole(7, 5), whole(7), transB=1, case=case)
+    FAMILY.op(
+        f"Gemm, {text}, C added twice", "Gemm", whole(5, 3), W(whole(5, 7)), whole(3, 1), transA=1, beta=2.0, case=case
+    )
+    FAMILY.graph(
+        f"MatMul, {text}, a chain behind",
+        lambda g, whole=whole: g("Relu", g("Cast", g("MatMul", whole(3, 4), whole(4, 9)), to=1)),
+        **case,
+    )
+    FAMILY.graph(
+        f"MatMul, {text}, transposed",
+        lambda g, whole=whole: g("MatMul", whole(2, 3, 4, 5), g("Transpose", whole(2, 3, 9, 5), perm=[0, 1, 3, 2])),
+        **case,
+    )
