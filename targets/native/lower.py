@@ -152,13 +152,12 @@ def _matmul(graph: Graph, node: Node) -> None:
         squeezed.append(-1)
     full = node.output.type.dims[: len(node.output.type.dims) + len(squeezed) - 2]
 
-    def expanded(value: Value) -> Value:
-        other = b if value is a else a
+    def expanded(value: Value, other: Value) -> Value:
         return before("Expand", [value, before.sizes(full, [other, value], value.type.dims[-2:])])
 
     if not (is_weight(b) and b.type.rank == 2):
         left, right = _broadcast_batches(full, a, b)
-        a, b = expanded(a) if left else a, expanded(b) if right else b
+        a, b = expanded(a, b) if left else a, expanded(b, a) if right else b
     result = before("MatMul", [a, b])
     before.replace(before("Squeeze", [result, before.ints(*squeezed)]) if squeezed else result)
 

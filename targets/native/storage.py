@@ -108,13 +108,13 @@ class Storage:
         for index, value in enumerate(self.graph.inputs):
             self._new(value, "input", index)
         for node in self.graph.nodes:
-            for value in node.outputs:
-                view = self.schedule.views.get(id(value))
+            for output in node.outputs:
+                view = self.schedule.views.get(id(output))
                 if view is not None:
                     self[view.data]
-                    self.places[id(value)] = Place(None, view.offset, self.places[id(view.data)])
-                elif value is not None and value.shape is not None:
-                    self._new(value, "arena")
+                    self.places[id(output)] = Place(None, view.offset, self.places[id(view.data)])
+                elif output is not None and output.shape is not None:
+                    self._new(output, "arena")
         for step in self.steps:
             for operand in step.operands:
                 if isinstance(operand, Workspace):
