@@ -9,7 +9,7 @@ from ..ctext import c_type
 from ..expression import SUFFIXES
 from ..kernel import SELF, KernelBuilder, unsupported
 from .move import RUN, word
-from .registry import emits
+from .registry import emits, finds_sizes
 
 MAX_RANK = 16
 
@@ -135,3 +135,18 @@ def one_hot(b: KernelBuilder) -> None:
         *(b.output(type=type), "begin", "end"),
     )
     b.units = b.size(product(out.dims[: axis + 1]))
+
+
+@finds_sizes("OneHot")
+def one_hot_size(b: KernelBuilder) -> None:
+    """The depth, of any type."""
+    depth, out = b.outer(b.anchor.inputs[1]), b.node.output.type
+    axis = int(b.anchor.attrs.get("axis", -1)) % len(out.dims)
+    number = f"*{b.input(depth)}"
+    b.headers.append("index.h")
+    value = f"index_from_double((double){number})" if depth.dtype.is_float else f"(int64_t){number}"
+    b.line(
+        f"const int64_t depth = {value};",
+        "if (index_check(env, depth, 0, INT64_MAX) < 0) return MCP26_STEP_DATA;",
+    )
+    b.set_size(out.dims[axis], "depth")
