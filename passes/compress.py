@@ -17,7 +17,7 @@ import numpy as np
 
 from mcpc import ops
 from mcpc.ir import DType, Graph, Node, TensorType, Value, is_static
-from mcpc.ops.quantize import limits, spread
+from mcpc.ops.quantize import in_bytes, limits, spread
 from mcpc.ops.shape import permutation
 from mcpc.pipeline import Pass, PassContext
 from mcpc.rewrite import control_flow_graphs, remove_dead, substitute
@@ -213,11 +213,13 @@ class _Writer:
         block_axis = -1 if form is None or not block else int(form[2]["axis"])
         if block_axis == axis or (block and stored.data.shape[block_axis] % block):
             return None
-        rows = self("Gather", self.constant(stored.data), indices, axis=axis)
+        rows = self("Gather", self.constant(in_bytes(stored.data)), indices, axis=axis)
         if form is not None and block_axis >= 0:
             scale, zero, attrs = form
             parameters = [
-                self("Gather", self.constant(each), indices, axis=axis) for each in (scale, zero) if each is not None
+                self("Gather", self.constant(in_bytes(each)), indices, axis=axis)
+                for each in (scale, zero)
+                if each is not None
             ]
             moved = block_axis if block_axis < axis else block_axis + indices.type.rank - 1
             return self("DequantizeLinear", rows, *parameters, **{**attrs, "axis": moved})

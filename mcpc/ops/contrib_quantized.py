@@ -163,6 +163,8 @@ def matmul_bits(e: Expansion) -> Sequence[Value | None]:
         if given.dtype != np.uint8:
             e.refuse("zero points that are no integers")
         zeros = _bits(given.reshape(columns, -1), bits, count)
+    if bits == 4:
+        stored, zeros = stored.astype(DType.uint4.numpy), zeros.astype(DType.uint4.numpy)
     operands = [e.graph.constant(f"{e.node.name}.{name}", data) for name, data in
                 (("stored", stored), ("scale", scale.reshape(columns, count)), ("zero", zeros))]  # fmt: skip
     weights = e("DequantizeLinear", *operands, axis=1, block_size=block)

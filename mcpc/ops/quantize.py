@@ -150,6 +150,12 @@ def spread(node: Node, parameter: Array) -> Array:
     return parameter.reshape([-1 if index == axis else 1 for index in range(len(x.dims))])
 
 
+def in_bytes(numbers: Array) -> Array:
+    """Numbers of four bits in bytes of the same sign; all others as they are."""
+    wide = {DType.int4.numpy: np.int8, DType.uint4.numpy: np.uint8}.get(numbers.dtype)
+    return numbers if wide is None else numbers.astype(wide)
+
+
 def infer_dynamic_quantize(node: Node, context: InferContext) -> list[TensorType]:
     x = expect(node, 0, {DType.float32})
     return [TensorType(DType.uint8, x.shape), TensorType(DType.float32, ()), TensorType(DType.uint8, ())]

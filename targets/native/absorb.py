@@ -10,7 +10,7 @@ from mcpc import ops
 from mcpc.ir import MCPC, Graph, Node, Value
 from mcpc.pipeline import Pass, PassContext
 
-from .quantized import along_axis, dequantized
+from .quantized import along_axis, dequantized, widen
 from .region import Region, is_expansion
 
 #: Operators whose second operand kernels can expand while they read it (gemm_q8.h).
@@ -44,7 +44,9 @@ def _place(graph: Graph, expansion: Node, ctx: PassContext) -> None:
             graph.set_inputs(user, [floats if value is weight else value for value in user.inputs])
     if not weight.users and not graph.is_output(weight):
         graph.remove(expansion)
-    elif not ops.is_elementwise(expansion):
+        return
+    widen(graph, expansion)
+    if not ops.is_elementwise(expansion):
         along_axis(graph, expansion)
 
 

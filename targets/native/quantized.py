@@ -9,7 +9,7 @@ import numpy as np
 
 from mcpc import ops
 from mcpc.ir import MCPC, DType, Graph, Node, TensorType, Value
-from mcpc.ops.quantize import limits, spread, stored_type
+from mcpc.ops.quantize import in_bytes, limits, spread, stored_type
 from mcpc.pipeline import Pass, PassContext
 
 from .region import is_expansion
@@ -108,11 +108,9 @@ def _replace(graph: Graph, node: Node, by: Value) -> None:
 def _dequantize(graph: Graph, node: Node, ctx: PassContext) -> None:
     stored = node.inputs[0]
     assert stored is not None
-    if stored.dtype in (DType.int4, DType.uint4) and stored.data is not None:
-        node = _widened(graph, node)
-        stored = node.inputs[0]
     if is_expansion(node):
         return
+    widen(graph, node)
     if all(value is None or value.is_constant for value in node.inputs) and not graph.is_output(node.output):
         graph.replace_uses(node.output, graph.constant(node.output.name, dequantized(node)))
         graph.remove(node)
@@ -120,16 +118,15 @@ def _dequantize(graph: Graph, node: Node, ctx: PassContext) -> None:
         along_axis(graph, node)
 
 
-def _widened(graph: Graph, node: Node) -> Node:
-    """Four-bit constants lie in bytes."""
-    inputs = list(node.inputs)
-    for index in (0, 2):
-        value = node.input(index)
-        if value is not None and value.data is not None:
-            wide = np.int8 if value.dtype is DType.int4 else np.uint8
-            inputs[index] = graph.constant(value.name, value.data.astype(wide))
-    graph.set_inputs(node, inputs)
-    return node
+def widen(graph: Graph, node: Node) -> None:
+    """Let a DequantizeLinear of four-bit constants read bytes."""
+
+    def wide(value: Value | None) -> Value | None:
+        if value is None or value.data is None or value.dtype not in (DType.int4, DType.uint4):
+            return value
+        return graph.constant(value.name, in_bytes(value.data))
+
+    graph.set_inputs(node, [wide(value) for value in node.inputs])
 
 
 def dequantized(node: Node) -> Array:

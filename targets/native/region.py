@@ -13,7 +13,7 @@ def is_expansion(node: Node | None) -> bool:
     if node is None or not all(value is None or value.is_constant for value in node.inputs):
         return False
     source = node.inputs[0]
-    small = (DType.float16,) if node.is_op("Cast") else (DType.int8, DType.uint8)
+    small = (DType.float16,) if node.is_op("Cast") else (DType.int8, DType.uint8, DType.int4, DType.uint4)
     is_one = node.is_op("Cast", "DequantizeLinear") and node.output.dtype is DType.float32
     return is_one and source is not None and source.dtype in small
 

@@ -14,7 +14,13 @@ from mcpc.ops.quantize import spread
 from ..kernel import Array, KernelBuilder, unsupported
 
 #: How gemm_q8.h calls the stored types.
-SUFFIXES = {DType.int8: "i8", DType.uint8: "u8", DType.float16: "f16"}
+SUFFIXES = {
+    DType.int4: "i4",
+    DType.uint4: "u4",
+    DType.int8: "i8",
+    DType.uint8: "u8",
+    DType.float16: "f16",
+}
 
 
 @dataclass(frozen=True)
@@ -94,9 +100,17 @@ def panels(b: KernelBuilder, matrices: Sequence[Stored]) -> str:
         thinned = [part[::block] for part in parts]
         return b.constant(packed(thinned) if per_column else np.ascontiguousarray(thinned[0][:, 0]))
 
-    numbers = b.constant(packed([matrix.data for matrix in matrices]), "void")
+    numbers = b.constant(_in_bytes(packed([matrix.data for matrix in matrices])), "void")
     texts = (numbers, *map(pointer, parameters), str(block), str(int(per_column)), "0")
     return f"(weight_panels){{{', '.join(texts)}}}"
+
+
+def _in_bytes(numbers: Array) -> Array:
+    """Four-bit numbers two a byte, the first in the low half; all others as they are."""
+    if DType.of(numbers) not in (DType.int4, DType.uint4):
+        return numbers
+    halves = numbers.astype(np.int8).view(np.uint8).reshape(*numbers.shape[:-1], -1, 2) & 15
+    return np.ascontiguousarray(halves[..., 0] | halves[..., 1] << 4)
 
 
 def _changes(parameter: Array) -> list[int]:

@@ -32,6 +32,18 @@ MCP26_INLINE v8f weight_load_i8(const void *stored, int64_t i) {
 MCP26_INLINE v8f weight_load_u8(const void *stored, int64_t i) {
     return v8f_from_v8b(v8b_load_all((const uint8_t *)stored + i));
 }
+/* Four bits a number: eight of them in a word, the first in its lowest bits. */
+MCP26_INLINE v8u weight_word(const void *stored, int64_t i) {
+    uint32_t word;
+    __builtin_memcpy(&word, (const uint8_t *)stored + i / 2, sizeof word);
+    return v8u_splat(word);
+}
+MCP26_INLINE v8f weight_load_u4(const void *stored, int64_t i) {
+    return v8f_from_v8i((v8i)(weight_word(stored, i) >> (v8u){0, 4, 8, 12, 16, 20, 24, 28} & 15u));
+}
+MCP26_INLINE v8f weight_load_i4(const void *stored, int64_t i) {
+    return v8f_from_v8i((v8i)(weight_word(stored, i) << (v8u){28, 24, 20, 16, 12, 8, 4, 0}) >> 28);
+}
 MCP26_INLINE v8f weight_load_f16(const void *stored, int64_t i) {
     typedef _Float16 v8h __attribute__((ext_vector_type(8)));
     v8h halves;

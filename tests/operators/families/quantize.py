@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto
 
+from mcpc.ir import DType
+
 from ..case import ONNX, ORT, Family
 from ..graphs import Array, Graph
 from ..graphs import Weight as W
@@ -219,6 +221,10 @@ def scaled(g: Graph, numbers: Array, scale: Array, *shifts: Array) -> Any:
 
 
 Q, T = ints(I8, 40, 21), ints(I8, 21, 40)
+FOUR, FOUR_UNSIGNED = (
+    ints(I8, 40, 21, most=7).astype(DType.int4.numpy),
+    ints(U8, 40, 21, most=15).astype(DType.uint4.numpy),
+)
 WEIGHTS: dict[str, Callable[[Graph], Any]] = {
     "one scale": lambda g: dequantized(g, Q, np.array(0.02, np.float32)),
     "a scale a column": lambda g: dequantized(g, Q, scales(21), axis=1),
@@ -229,6 +235,12 @@ WEIGHTS: dict[str, Callable[[Graph], Any]] = {
     "blocks that do not divide the depth": lambda g: dequantized(g, Q, scales(3, 21), axis=0, block_size=16),
     "blocks with zero points": lambda g: dequantized(g, Q, scales(5, 21), ints(I8, 5, 21), axis=0, block_size=8),
     "blocks along the columns": lambda g: dequantized(g, Q, scales(40, 3), axis=1, block_size=7),
+    "int4": lambda g: dequantized(g, FOUR, scales(21), axis=1),
+    "int4 in blocks": lambda g: dequantized(g, FOUR, scales(5, 21), FOUR[:5], axis=0, block_size=8),
+    "uint4 in blocks": lambda g: dequantized(g, FOUR_UNSIGNED, scales(5, 21), FOUR_UNSIGNED[:5], axis=0, block_size=8),
+    "uint4 in blocks along the columns": lambda g: dequantized(
+        g, FOUR_UNSIGNED, scales(40, 3), FOUR_UNSIGNED[:, :3], axis=1, block_size=7
+    ),
     "Cast and Mul": lambda g: scaled(g, Q, scales(1, 21)),
     "Cast and Mul by a column": lambda g: scaled(g, Q, scales(40, 1)),
     "Cast, Sub and Mul": lambda g: scaled(g, ints(U8, 40, 21), scales(21), np.full(21, 128, np.float32)),
@@ -287,6 +299,7 @@ case(
 ROWS = np.array([[3, 0, -1], [39, 7, 3]])
 TABLES: dict[str, Callable[[Graph], Any]] = {
     **{name: WEIGHTS[name] for name in ("one scale", "a scale and a zero point a column", "a scale a row")},
+    **{name: WEIGHTS[name] for name in ("int4", "uint4 in blocks", "uint4 in blocks along the columns")},
     **{name: WEIGHTS[name] for name in ("blocks along the columns", "blocks along the depth", "float16")},
     **{name: WEIGHTS[name] for name in ("Cast and Mul by a column", "Cast, Sub and Mul", "Cast and Mul, transposed")},
 }
