@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mcpc.errors import McpcError
 from mcpc.ir import Graph
 from mcpc.ops import InferContext, find
 from mcpc.ops.contrib import Contrib
@@ -9,12 +10,16 @@ from mcpc.rewrite import control_flow_graphs, substitute
 
 
 def expand_contrib(graph: Graph, context: InferContext) -> None:
-    """Replace every node of such an operator, whose types are inferred, in ``graph`` and its control-flow bodies."""
+    """Replace every node of such an operator in ``graph`` and its control-flow bodies, but for those whose types could
+    not be inferred: that fault is reported already."""
     for inner in control_flow_graphs(graph):
         for node in list(inner.nodes):
             definition = find(node.domain, node.op)
             if isinstance(definition, Contrib):
-                nodes, outputs = definition.expand(node, context, inner)
+                try:
+                    nodes, outputs = definition.expand(node, context, inner)
+                except McpcError:
+                    continue
                 inner.insert_before(node, nodes)
                 made = {id(value) for each in nodes for value in each.outputs}
                 for old, new in zip(node.outputs, outputs, strict=False):

@@ -140,8 +140,7 @@ class _Reading:
             self.choose_ranks(converted.graph, shapes)
             fix_sizes(self.graph, dims, shapes)
         context = infer_graph(self.graph, self.problems, unknown=self.unknown)
-        if not self.problems.errors:
-            expand_contrib(self.graph, context)
+        expand_contrib(self.graph, context)
         self.check_outputs(converted.graph)
 
     def record_metadata(self) -> None:

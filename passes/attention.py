@@ -53,8 +53,7 @@ def _parts(root: Node, graph: Graph) -> list[Node] | None:
     if not all(rank is not None and 2 <= rank <= MAX_RANK for rank in ranks) or k.is_constant:
         return None
     is_float = all(value.dtype is DType.float32 for value in (q, k, v))
-    is_fixed = isinstance(q.type.dims[-1], int) and isinstance(v.type.dims[-1], int)
-    return [*scales, *chain, softmax, *guard, root] if is_float and is_fixed else None
+    return [*scales, *chain, softmax, *guard, root] if is_float else None
 
 
 def _scales(value: Value, graph: Graph) -> list[Node]:

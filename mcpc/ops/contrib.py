@@ -318,6 +318,8 @@ def multi_head_attention(e: Expansion) -> Sequence[Value | None]:
         biased = []
         for value in (q, k, v):
             size = value.type.dims[-1] if value.type.rank == 3 else dim(heads * value.type.dims[-1])
+            if not isinstance(size, int) and isinstance(bias.type.dims[0], int):
+                size = bias.type.dims[0] // 3
             if not isinstance(size, int):
                 fail(e.node, f"the size of a bias is not known: {show(value.type)}", "E108")
             part = e("Slice", bias, e.ints(first), e.ints(first + size), e.ints(0))

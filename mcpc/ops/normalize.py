@@ -58,20 +58,22 @@ def infer_rms_normalization(node: Node, context: InferContext) -> list[TensorTyp
 def _normalized(node: Node) -> tuple[TensorType, TensorType]:
     """The types of the result and of a number per normalised part."""
     x = expect(node, 0, FLOATS)
+    shape = x.shape
     for index in range(1, len(node.inputs)):
         operand = optional_type(node, index)
-        if operand is None or x.shape is None or operand.shape is None:
+        if operand is None or shape is None or operand.shape is None:
             continue
         expect(node, index, FLOATS)
-        full = broadcast(node, [x.shape, operand.shape])
-        if full is None or len(full) != x.rank or any(map(differ, full, x.shape)):
+        full = broadcast(node, [shape, operand.shape])
+        if full is None or len(full) != len(shape) or any(map(differ, full, shape)):
             fail(node, f"input {index} does not broadcast to {show(x)}: {show(operand)}")
+        shape = full
     statistics = DType.float32 if attribute(node, "stash_type", 1) == 1 else x.dtype
-    if x.shape is None:
+    if shape is None:
         return TensorType(x.dtype, None), TensorType(statistics, None)
-    axis = axis_of(node, attribute(node, "axis", -1), len(x.shape))
-    ones = [1] * (len(x.shape) - axis)
-    return TensorType(x.dtype, x.shape), TensorType(statistics, (*x.shape[:axis], *ones))
+    axis = axis_of(node, attribute(node, "axis", -1), len(shape))
+    ones = [1] * (len(shape) - axis)
+    return TensorType(x.dtype, shape), TensorType(statistics, (*shape[:axis], *ones))
 
 
 def cost_layer_normalization(node: Node) -> Cost:

@@ -13,6 +13,7 @@ from mcpc.artifact import Code
 from mcpc.codegen import Build
 from mcpc.errors import ModelError, Problems
 from mcpc.ir import Dim, Graph, Value, dim, is_static, symbol
+from mcpc.ops.contrib import Contrib
 from mcpc.pipeline import Pass, PassContext
 from mcpc.sample_inputs import usual_sizes
 from mcpc.target import Target, Variant
@@ -38,7 +39,7 @@ KERNELS = Path(__file__).parent / "kernels"
 PARALLEL_GAIN = 4.0
 
 #: Operators without a kernel of their own that the generic passes replace.
-REWRITTEN = ("BatchNormalization", *quantized.REWRITTEN)
+REWRITTEN = quantized.REWRITTEN
 
 #: What a size that only data show is taken for where costs are stated.
 TYPICAL_SIZE = 16
@@ -58,7 +59,7 @@ class NativeFamily:
             inputs = [value for value in node.inputs if value is not None]
             if node.is_op("Shape", "Size") or all(value.is_constant or id(value) in folded for value in inputs):
                 folded.update(id(output) for output in node.outputs if output is not None)
-            elif ops.find(node.domain, node.op) is not None and node.op not in REWRITTEN:
+            elif not isinstance(ops.find(node.domain, node.op), Contrib | None) and node.op not in REWRITTEN:
                 reason = emit.refusal(node)
                 if reason is not None:
                     errors.append(ModelError("E101", reason, op=node.op, node=node.name))

@@ -28,6 +28,8 @@ FIXED = re.compile(
             ".*in blocks along",  # scales are fewer than the input's sizes
             ".*computed weights",  # the window is the weight's size
             "AffineGrid, sizes are data",  # how many axes there are
+            "operator, short mask",  # two sizes that are usually one
+            "RotaryEmbedding, rank 3",  # how many heads there are
             "GatherND|ScatterND",  # how many indices make a place
             "a part read after its tensor could|an operand read beside its",  # a symbol is broadcast over another
         )

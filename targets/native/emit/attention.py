@@ -18,7 +18,7 @@ from .move import copy, word
 from .registry import ATTENTION, emits
 
 #: As in attention.h.
-ROWS, KEYS = 64, 128
+ROWS, KEYS, MOST_PACKED = 64, 128, 128 * 256
 
 
 def split_steps(type: TensorType, size: Dim) -> Steps:
@@ -67,20 +67,25 @@ class Score:
 
 def call(b: KernelBuilder, s: AttentionSizes, score: Score, result: str, fields: dict[str, str | Dim]) -> None:
     """Add the call of the kernel; ``fields`` of its structure beyond the sizes."""
-    if not isinstance(s.depth, int) or not isinstance(s.width, int):
-        raise unsupported(b.node, f"heads of a size that is known at run time only ({s.depth}, {s.width})")
+    if isinstance(s.depth, int) and s.depth > MOST_PACKED // 16:
+        raise unsupported(b.node, f"heads of {s.depth} components")
     name = score.define(result)
     sizes = {
         "batch": s.batch, "heads": s.heads, "group": s.group, "rows": s.rows, "depth": s.depth, "width": s.width,
     }  # fmt: skip
     text = ", ".join(f".{key} = {v if isinstance(v, str) else b.size(v)}" for key, v in {**sizes, **fields}.items())
     steps = ", ".join(steps_text(b, each) for each in score.steps) or "{0}"
-    b.scratch = 4 * (ROWS * (KEYS + s.width + 3) + KEYS * s.depth)
+    packed = min(MOST_PACKED, KEYS * s.depth) if isinstance(s.depth, int) else MOST_PACKED
+    b.scratch = 4 * (ROWS * (KEYS + 3) + packed)
     b.label = "attention"
     b.line(f"const attention_steps steps[] = {{{steps}}};")
     b.line(f"const attention a = {{{text}}};")
     b.units = f"attention_units({', '.join(map(b.size, (s.batch, s.heads, s.rows)))})"
-    b.line(f"attention_f32(a, {name}, args, steps, {b.worker_scratch}, begin, mcp26_min(end, {b.units}));")
+    b.line(
+        f"int32_t status = attention_f32(env, a, {name}, args, steps, {b.worker_scratch}, begin, "
+        f"mcp26_min(end, {b.units}));",
+        "if (status) return status;",
+    )
 
 
 def steps_text(b: KernelBuilder, steps: Steps) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mcpc.ir import Dim, DType, TensorType, Value, product
+from mcpc.ir import Dim, DType, TensorType, Value, is_static, product
 
 from ..ctext import literal
 from ..iteration import rows_and_columns
@@ -19,7 +19,8 @@ KINDS = {"LayerNormalization": "NORMALIZE_MEAN_AND_VARIANCE", "RMSNormalization"
 def normalize(b: KernelBuilder) -> None:
     expect_float32(b)
     anchor = b.anchor
-    x = b.outer(anchor.inputs[0]).type
+    y = b.node.outputs[0]
+    x = b.outer(anchor.inputs[0]).type if y is None else y.type  # inference may know more of the result's sizes
     axis = int(anchor.attrs.get("axis", -1)) % len(x.dims)
     outputs = ["0" if value is None else b.output(index) for index, value in enumerate(b.node.outputs)]
     epilogue = b.epilogue()
@@ -47,9 +48,11 @@ def operand(b: KernelBuilder, x: TensorType, axis: int, value: Value | None) -> 
     if steps is not None:
         pointer = b.input(value)
     elif outer.data is not None and all(size == 1 for size in outer.type.dims[: -(len(x.dims) - axis)]):
-        normalized = TensorType(x.dtype, x.dims[axis:]).static_shape
-        data = np.asarray(outer.data, np.float32).reshape(outer.data.shape[-len(normalized) :])
-        pointer, steps = b.constant(np.ascontiguousarray(np.broadcast_to(data, normalized))), (0, 1)
+        normalized = TensorType(x.dtype, x.dims[axis:])
+        if not is_static(normalized.shape):
+            raise unsupported(b.node, f"a constant of type {outer.type} for {x}")
+        data = np.asarray(outer.data, np.float32).reshape(outer.data.shape[-len(normalized.dims) :])
+        pointer, steps = b.constant(np.ascontiguousarray(np.broadcast_to(data, normalized.static_shape))), (0, 1)
     else:
         raise unsupported(b.node, f"an operand of type {outer.type} for axis {axis} of {x}")
     return f"(normalize_operand){{{pointer}, {b.size(steps[0])}, {b.size(steps[1])}}}"

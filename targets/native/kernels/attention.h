@@ -9,10 +9,15 @@
 #define MCP26_ATTENTION_H
 
 #include "gemm.h"
+#include "mcp26_abi.h"
 #include "transpose.h"
 #include "vmath.h"
 
-enum { ATTENTION_ROWS = 64, ATTENTION_KEYS = 128 };
+enum {
+    ATTENTION_ROWS = 64,
+    ATTENTION_KEYS = 128,        /* of a block, at most */
+    ATTENTION_PACKED = 128 * 256 /* floats of packed keys, at most: with more components, fewer keys make a block */
+};
 
 /* No bound of the keys that a query sees; sums of a few of these do not overflow. */
 #define ATTENTION_ALL ((int64_t)1 << 40)
@@ -71,9 +76,10 @@ MCP26_INLINE int64_t attention_units(int64_t batch, int64_t heads, int64_t rows)
     return batch * heads * mcp26_ceil_div(rows, ATTENTION_ROWS);
 }
 
-/* Floats of scratch: a block of scores, of results, of keys, three numbers a row. */
-MCP26_INLINE int64_t attention_scratch(int64_t depth, int64_t width) {
-    return ATTENTION_ROWS * (ATTENTION_KEYS + width + 3) + ATTENTION_KEYS * depth;
+/* Keys of a block: whole panels. */
+MCP26_INLINE int64_t attention_block_keys(int64_t depth) {
+    int64_t fit = ATTENTION_PACKED / mcp26_max(1, depth) / 16 * 16;
+    return mcp26_min(ATTENTION_KEYS, fit);
 }
 
 /* A row of scores, of which columns from ... to-1 are seen, becomes powers; the maximum and the sum of the row go on. */
@@ -100,13 +106,13 @@ MCP26_INLINE void attention_row(float *p, int64_t count, int64_t from, int64_t t
 
 /* What the second product needs to add a block to the ones before. */
 typedef struct {
-    const float *before, *rescale, *sum;
-    int64_t width, is_first, is_last, is_guarded;
+    const float *y, *rescale, *sum;
+    int64_t row, is_first, is_last, is_guarded;
 } attention_block;
 
 MCP26_INLINE v8f attention_add(v8f acc, const void *const *args, int64_t m, int64_t n, int64_t lanes) {
     const attention_block *b = (const void *)args;
-    if (!b->is_first) acc = v8f_fma(v8f_load(b->before + m * b->width + n, lanes), v8f_splat(b->rescale[m]), acc);
+    if (!b->is_first) acc = v8f_fma(v8f_load(b->y + m * b->row + n, lanes), v8f_splat(b->rescale[m]), acc);
     if (!b->is_last) return acc;
     v8f sum = v8f_splat(b->sum[m]);
     return v8f_select((sum == 0.0f) & (v8i)(int32_t)-b->is_guarded, 0.0f, acc / sum);
@@ -136,12 +142,18 @@ MCP26_INLINE void attention_finish(attention a, float *row, int64_t count, int64
 }
 
 /* `score` is what a product becomes before the softmax: an epilogue whose args are an attention_place, whose m is the
- * query and n the key. `scratch` holds attention_scratch floats of this worker. */
-MCP26_INLINE void attention_f32(attention a, mcp26_epilogue score, const void *const *args,
+ * query and n the key. `scratch` holds ATTENTION_ROWS * (ATTENTION_KEYS + 3) floats of this worker, and a block of keys. A
+ * fault where there are too many components for a block. */
+MCP26_INLINE int32_t attention_f32(mcp26_env *env, attention a, mcp26_epilogue score, const void *const *args,
                                 const attention_steps *steps, float *scratch, int64_t begin, int64_t end) {
     int64_t blocks = mcp26_ceil_div(a.rows, ATTENTION_ROWS), total = a.keys[0].count + a.keys[1].count;
-    float *p = scratch, *o = p + ATTENTION_ROWS * ATTENTION_KEYS, *packed = o + ATTENTION_ROWS * a.width;
-    float *peak = packed + ATTENTION_KEYS * a.depth, *sum = peak + ATTENTION_ROWS, *rescale = sum + ATTENTION_ROWS;
+    float *p = scratch, *peak = p + ATTENTION_ROWS * ATTENTION_KEYS, *sum = peak + ATTENTION_ROWS;
+    float *rescale = sum + ATTENTION_ROWS, *packed = rescale + ATTENTION_ROWS;
+    int64_t most = attention_block_keys(a.depth);
+    if (most == 0) {
+        env->fault = (mcp26_fault){0, MCP26_DATA_BOUND, a.depth, ATTENTION_PACKED / 16};
+        return MCP26_STEP_DATA;
+    }
     for (int64_t u = begin; u < end; u++) {
         int64_t b = u / (a.heads * blocks), h = u / blocks % a.heads, first = u % blocks * ATTENTION_ROWS;
         int64_t rows = mcp26_min(ATTENTION_ROWS, a.rows - first), offset = a.offset;
@@ -169,7 +181,7 @@ MCP26_INLINE void attention_f32(attention a, mcp26_epilogue score, const void *c
             int64_t stop = mcp26_min(keys.count, high - start);
             for (int64_t k0 = mcp26_max(0, low - start), count; k0 < stop; k0 += count) {
                 int64_t n0 = start + k0;
-                count = mcp26_min(ATTENTION_KEYS, stop - k0);
+                count = mcp26_min(most, stop - k0);
                 const float *k = keys.k + b * keys.k_step.batch + h / a.group * keys.k_step.head + k0 * keys.k_step.row;
                 const float *v = keys.v + b * keys.v_step.batch + h / a.group * keys.v_step.head + k0 * keys.v_step.row;
                 int64_t is_transposed = keys.k_step.row == 1 && keys.k_step.column != 1;
@@ -190,11 +202,11 @@ MCP26_INLINE void attention_f32(attention a, mcp26_epilogue score, const void *c
                                   mcp26_min(count, mcp26_max(0, to)), peak + i, sum + i, rescale + i);
                 }
                 int64_t is_last = n0 + count == high;
-                attention_block block = {o, rescale, sum, a.width, n0 == low, is_last, a.is_guarded};
+                attention_block block = {y, rescale, sum, a.y_step.row, n0 == low, is_last, a.is_guarded};
                 gemm_left powers = {p, ATTENTION_KEYS, keys.v_step.row, count, 1};
                 tile_product pv = {.rows = rows, .columns = a.width, .depth = count, .left = &powers, .b = v,
-                                   .panel_stride = MCP26_NR, .c = is_last ? y : o,
-                                   .ldc = is_last ? a.y_step.row : a.width, .args = (const void *)&block};
+                                   .panel_stride = MCP26_NR, .c = y, .ldc = a.y_step.row,
+                                   .args = (const void *)&block};
                 tile_units_run(pv, gemm_source, attention_add, 0, tile_units(rows, a.width, count));
             }
         }
@@ -205,6 +217,7 @@ MCP26_INLINE void attention_f32(attention a, mcp26_epilogue score, const void *c
                              sum[i]);
         }
     }
+    return 0;
 }
 
 #endif
