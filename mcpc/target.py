@@ -77,16 +77,17 @@ def _first_that_runs(targets: list[Target], path: Path) -> Target:
     from mcpc.runtime_api import library  # the runtime knows what an artifact may ask of the processor
 
     for target in targets:
-        if any(all(library().mcp26_cpu_has(f.encode()) for f in variant.features) for variant in target.variants):
-            return target
+        for variant in target.variants:
+            if all(library().mcp26_cpu_has(feature.encode()) for feature in variant.features):
+                return dataclasses.replace(target, variants=(variant,))
     names = ", ".join(target.name for target in targets)
     raise TargetError("E300", f"target {path.stem!r} does not know this processor: it runs none of {names}")
 
 
 def read_target(path: Path) -> Target:
     """Read a description. ``inherits = "other"`` takes every key that is not given from other.toml beside it; of a list
-    of names the first whose code this processor can run. A table ``[machine.x86_64]`` or ``[machine.aarch64]`` holds
-    keys for the machine that compiles (the `host` target)."""
+    of names the first that this processor can run, with the variant that it would take. A table ``[machine.x86_64]``
+    or ``[machine.aarch64]`` holds keys for the machine that compiles (the `host` target)."""
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, tomllib.TOMLDecodeError) as error:

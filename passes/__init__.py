@@ -2,15 +2,16 @@
 
 from mcpc.pipeline import Pass
 
-from .compress import Compress
 from .attention import FuseAttention
+from .compress import Compress
 from .cse import CommonSubexpressions
 from .dce import DeadCode
 from .fold import Fold
 from .fuse import Fuse
+from .integer import Integer
 from .simplify import Simplify
 
 #: Pass name -> class.
 PASSES: dict[str, type[Pass]] = {
-    cls.name: cls for cls in (Fold, Simplify, Compress, CommonSubexpressions, DeadCode, FuseAttention, Fuse)
+    cls.name: cls for cls in (Fold, Simplify, Compress, CommonSubexpressions, DeadCode, Integer, FuseAttention, Fuse)
 }

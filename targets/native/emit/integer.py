@@ -7,9 +7,9 @@ import numpy as np
 from mcpc.ir import Dim, DType, Value, product
 from mcpc.ops.linear import convolution_of
 
-from ..kernel import KernelBuilder, unsupported
-from .linear import conv_shape
+from ..kernel import Array, KernelBuilder, unsupported
 from .registry import emits
+from .windows import window_shape
 
 
 @emits("QuantizeLinear", "DequantizeLinear")
@@ -34,6 +34,11 @@ def factor(b: KernelBuilder, pointer: str, dtype: DType, zero: Value | None, cou
 def matmul(b: KernelBuilder) -> None:
     left, right = (b.outer(value) for value in b.anchor.inputs[:2])
     a, w = left.type.dims, right.type.dims
+    weights = _signed_weights(b)
+    zero = b.anchor.input(2)
+    if weights is not None and len(a) > 1 and (zero is None or b.outer(zero).type.elements == 1):
+        packed_matmul(b, left, weights, zero)
+        return
     *batch, rows, depth = (1, *a) if len(a) == 1 else a
     columns = 1 if len(w) == 1 else w[-1]
     batch_a, batch_b = product(batch), product(w[:-2])
@@ -54,6 +59,39 @@ def matmul(b: KernelBuilder) -> None:
     b.units = f"matmul_i8_units({b.size(count)}, {b.size(rows)})"
 
 
+def _signed_weights(b: KernelBuilder) -> Array | None:
+    """Constant weights [K, N] less their zero point, where these are signed bytes too."""
+    right, zero = b.outer(b.anchor.inputs[1]), b.anchor.input(3)
+    point = None if zero is None else b.outer(zero).data
+    if right.data is None or right.data.ndim != 2 or (zero is not None and point is None):
+        return None
+    numbers = right.data.astype(np.int16) - (0 if point is None else point.astype(np.int16))
+    fits = numbers.size == 0 or (numbers.min() >= -128 and numbers.max() <= 127)
+    return numbers.astype(np.int8) if fits else None
+
+
+def packed_matmul(b: KernelBuilder, left: Value, weights: Array, zero: Value | None) -> None:
+    """The product with weights in the layout of gemm_i8.h."""
+    depth, columns = weights.shape
+    rows = product(left.type.dims[:-1])
+    padded = np.zeros((-(-depth // 4) * 4, -(-columns // b.nr) * b.nr), np.int8)
+    padded[:depth, :columns] = weights
+    packed = padded.reshape(len(padded) // 4, 4, -1, b.nr).transpose(2, 0, 3, 1)
+    b.label = "gemm of integers"
+    b.headers.append("gemm_i8.h")
+    b.scratch = 96 * max(len(padded) // 4, 1)  # GEMM_I8_SCRATCH
+    point = "0" if zero is None else f"{b.input(zero)}[0]"
+    b.call(
+        "gemm_i8",
+        *(rows, columns, depth),
+        f"(byte_rows){{{b.input(left, 'void')}, {int(left.dtype is DType.int8)}, {point}}}",
+        b.constant(np.ascontiguousarray(packed), "int8_t"),
+        b.constant(padded.sum(0, dtype=np.int32), "int32_t"),
+        *(b.output(), f"(void *){b.worker_scratch}", "begin", "end"),
+    )
+    b.units = f"gemm_i8_units({b.size(rows)}, {columns})"
+
+
 def _batch(b: KernelBuilder, left_rank: int, right_rank: int) -> Dim:
     """How many products the output holds."""
     dims = b.node.output.type.dims
@@ -62,23 +100,21 @@ def _batch(b: KernelBuilder, left_rank: int, right_rank: int) -> Dim:
 
 @emits("ConvInteger")
 def conv(b: KernelBuilder) -> None:
-    x, w = b.anchor.inputs[:2]
-    assert x is not None and w is not None
-    weights = b.outer(w).data
-    if weights is None:
-        raise unsupported(b.node, "a weight that is not constant")
-    convolution = convolution_of(b.anchor)
-    window, groups = convolution.window, convolution.groups
-    out_c, depth = weights.shape[:2]
-    shape = conv_shape(b, x, window, groups)
-    packed = weights.reshape(groups, out_c // groups, depth, -1).transpose(0, 3, 2, 1)
+    x, w = b.outer(b.anchor.inputs[0]), b.outer(b.anchor.inputs[1])
+    window = convolution_of(b.anchor).window
+    shape = window_shape(b, x, [window.padding(axis, size)[0] for axis, size in enumerate(x.type.dims[2:])], False)
+    if w.data is None:  # the layout pass puts output channels innermost
+        weights = b.input(w, "void")
+    else:
+        order = (*range(2, w.data.ndim), 1, 0)
+        weights = b.constant(np.ascontiguousarray(w.data.transpose(order)), "void")
     b.label = f"conv {'x'.join(map(str, window.kernel))} of integers"
     b.headers.append("quantize.h")
     b.call(
         "conv_i8",
         shape,
         factor(b, b.input(x, "void"), x.dtype, b.anchor.input(2), 1),
-        factor(b, b.constant(np.ascontiguousarray(packed), "void"), w.dtype, b.anchor.input(3), out_c),
+        factor(b, weights, w.dtype, b.anchor.input(3), w.type.dims[0]),
         *(b.output(), "begin", "end"),
     )
-    b.units = f"conv_i8_units({shape})"
+    b.units = f"window_pixels({shape})"

@@ -1,0 +1,120 @@
+"""Products of two quantised tensors become products of their integers.
+
+(a - za) sa x (w - zw) sw = ((a - za) x (w - zw)) sa sw: the integers' sum is exact, and takes a fourth of the time
+where the processor has a dot product of bytes. ONNX Runtime computes such models so too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from mcpc import ops
+from mcpc.ir import DType, Graph, Node, TensorType, Value
+from mcpc.pipeline import Pass, PassContext
+from mcpc.rewrite import control_flow_graphs, made_by, remove_dead, substitute
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Integer(Pass):
+    """MatMul, and Gemm without alpha and beta, of a tensor with one scale and a constant matrix with one scale a column
+    whose zero point is the middle of its type."""
+
+    name: ClassVar[str] = "integer"
+
+    def __call__(self, graph: Graph, ctx: PassContext) -> Graph:
+        for inner in control_flow_graphs(graph):
+            with inner.edit():
+                for node in list(inner.nodes):
+                    if node.is_op("MatMul", "Gemm"):
+                        _rewrite(inner, node, ctx)
+        return graph
+
+
+@dataclass(frozen=True)
+class _Left:
+    stored: Value
+    scale: Array
+    zero: Value | None
+
+
+@dataclass(frozen=True)
+class _Right:
+    stored: Array  # [K, N]
+    scale: Array  # one number, or [N]
+
+
+def _rewrite(graph: Graph, node: Node, ctx: PassContext) -> None:
+    left, right = _left(node), _right(node)
+    if left is None or right is None or node.output.dtype is not DType.float32:
+        return
+
+    def add(op: str, *inputs: Value | None, **attrs: Any) -> Value:
+        out = Value(graph.fresh(f"{node.output.name}.{op.lower()}"), TensorType(DType.float32, None))
+        new = Node(op, inputs, [out], attrs, node.name)
+        ops.infer_node(new, ops.InferContext())
+        graph.insert_before(node, [new])
+        return out
+
+    weights = graph.constant(f"{node.output.name}.stored", right.stored)
+    scale = graph.constant(f"{node.output.name}.scale", left.scale * right.scale)
+    sums = add("MatMulInteger", left.stored, weights, left.zero)
+    result = add("Mul", add("Cast", sums, to=DType.float32), scale)
+    bias = node.input(2)
+    if bias is not None:
+        result = add("Add", result, bias)
+    ctx.decide(node, "integer", f"the product of integers takes {right.stored.nbytes} bytes of weights")
+    substitute(graph, node.output, result, rename=True)
+    remove_dead(graph, [node])
+
+
+def _left(node: Node) -> _Left | None:
+    dequantize = made_by(node.inputs[0], "DequantizeLinear")
+    if dequantize is None:
+        return None
+    stored, scale, zero = (dequantize.input(index) for index in range(3))
+    if stored is None or stored.dtype not in (DType.int8, DType.uint8) or stored.is_constant:
+        return None
+    if stored.type.rank is None or stored.type.rank < 2 or scale is None or scale.data is None or scale.data.size != 1:
+        return None
+    if zero is not None and (zero.data is None or zero.data.size != 1):
+        return None
+    if zero is not None and zero.type.rank:  # one number a row is meant where it is a vector
+        return None
+    return _Left(stored, scale.data.reshape(()), zero)
+
+
+def _right(node: Node) -> _Right | None:
+    is_gemm = node.is_op("Gemm")
+    if is_gemm and any(
+        node.attrs.get(name, usual) != usual for name, usual in (("alpha", 1.0), ("beta", 1.0), ("transA", 0))
+    ):
+        return None
+    dequantize = made_by(node.inputs[1], "DequantizeLinear")
+    if dequantize is None:
+        return None
+    data, scale, zero = (None if (value := dequantize.input(index)) is None else value.data for index in range(3))
+    if (
+        data is None
+        or data.ndim != 2
+        or scale is None
+        or scale.dtype != np.float32
+        or dequantize.attrs.get("block_size", 0)
+    ):
+        return None
+    if data.dtype not in (np.int8, np.uint8):
+        return None
+    middle = 128 if data.dtype == np.uint8 else 0
+    if not ((np.zeros((), data.dtype) if zero is None else zero) == middle).all():
+        return None
+    column = 0 if node.attrs.get("transB", 0) else 1
+    if scale.size != 1 and int(dequantize.attrs.get("axis", 1)) % 2 != column:
+        return None
+    signed = (data.astype(np.int16) - middle).astype(np.int8)
+    return _Right(
+        signed if column else np.ascontiguousarray(signed.T), scale.reshape(-1) if scale.size > 1 else scale.reshape(())
+    )

@@ -1,0 +1,117 @@
+/* gemm_i8.h: exact products of 8-bit activations with packed 8-bit weights, in sums of 32 bits that wrap.
+ *
+ * PACKED weights of [K, N], numbers of -128 ... 127, zero beyond K and N (k4 counts groups of four rows):
+ *
+ *     packed[ceil(N / MCP26_NR)][ceil(K / 4)][MCP26_NR][4],   packed[p][k4][j][i] = W[4 * k4 + i][p * MCP26_NR + j]
+ *
+ * A tile of rows is packed too, [k4][BYTE_TALL][4], in the type that the processor multiplies: bytes shifted to the
+ * sign that its dot product wants, or else 16-bit numbers with the zero point taken off. What the shift and the zero
+ * point add to a sum is a multiple of the sum of the weights of its column. UNITS: row tiles x column groups.
+ */
+#ifndef MCP26_GEMM_I8_H
+#define MCP26_GEMM_I8_H
+
+#include "tile.h"
+
+/* BYTE_TALL: rows of a tile. BYTE_WIDTH: columns of a tile. BYTE_PARTS: sums of a column that are still to be added.
+ * BYTE_FLIP: the bit that is flipped in bytes of the other sign, to add or take off 128. */
+#if defined(__AVX512VNNI__)
+typedef uint8_t byte_left;
+enum { BYTE_TALL = 12, BYTE_WIDTH = 2 * MCP26_NR, BYTE_PARTS = 1, BYTE_IS_WIDE = 0, BYTE_IS_SIGNED = 0 };
+#elif defined(__AVX512BW__)
+typedef int16_t byte_left;
+enum { BYTE_TALL = 12, BYTE_WIDTH = MCP26_NR, BYTE_PARTS = 2, BYTE_IS_WIDE = 1, BYTE_IS_SIGNED = 1 };
+#elif defined(__AVX2__)
+typedef int16_t byte_left;
+enum { BYTE_TALL = 6, BYTE_WIDTH = MCP26_NR / 2, BYTE_PARTS = 2, BYTE_IS_WIDE = 1, BYTE_IS_SIGNED = 1 };
+#elif defined(__ARM_FEATURE_DOTPROD)
+typedef int8_t byte_left;
+enum { BYTE_TALL = 8, BYTE_WIDTH = MCP26_NR, BYTE_PARTS = 1, BYTE_IS_WIDE = 0, BYTE_IS_SIGNED = 1 };
+#else
+typedef int16_t byte_left;
+enum { BYTE_TALL = 8, BYTE_WIDTH = 8, BYTE_PARTS = 1, BYTE_IS_WIDE = 1, BYTE_IS_SIGNED = 1 };
+#endif
+
+enum { BYTE_SUMS = BYTE_TALL * BYTE_WIDTH * BYTE_PARTS, BYTE_UNITS = 8 };
+
+/* sums[i][j][part] of `rows` rows, rounded up to a height that there is a core for, and one tile's columns. `left` is a
+ * packed tile, `b` the panel of its first column, `column` that column's place in the panel; panels are
+ * `panel_stride` bytes apart. */
+__attribute__((visibility("hidden"))) void mcp26_bytes(int64_t rows, int32_t *sums, const byte_left *left,
+                                                       int64_t groups, const int8_t *b, int64_t panel_stride,
+                                                       int64_t column);
+
+/* Activations [M][K], rows K apart. */
+typedef struct {
+    const void *data;
+    int64_t is_signed;
+    int32_t zero;
+} byte_rows;
+
+MCP26_INLINE int64_t gemm_i8_tiles(int64_t M) { return mcp26_ceil_div(M, BYTE_TALL); }
+
+/* Column groups: a few where there are few tiles to share out. */
+MCP26_INLINE int64_t gemm_i8_groups(int64_t M, int64_t N) {
+    int64_t strips = mcp26_ceil_div(N, BYTE_WIDTH);
+    return mcp26_max(1, mcp26_min(strips, BYTE_UNITS / mcp26_max(1, gemm_i8_tiles(M))));
+}
+
+MCP26_INLINE int64_t gemm_i8_units(int64_t M, int64_t N) { return gemm_i8_tiles(M) * gemm_i8_groups(M, N); }
+
+/* Bytes of scratch that serve every processor. */
+#define GEMM_I8_SCRATCH(K) (2 * 12 * 4 * (((K) + 3) / 4))
+
+/* Rows m ... m+rows-1 as a packed tile; rows and columns beyond are whatever and 0. */
+MCP26_INLINE void byte_pack(byte_rows a, int64_t K, int64_t m, int64_t rows, byte_left *to) {
+    uint8_t flip = a.is_signed != BYTE_IS_SIGNED ? 0x80 : 0;
+    for (int64_t i = 0; i < rows; i++) {
+        const uint8_t *from = (const uint8_t *)a.data + (m + i) * K;
+        byte_left *next = to + 4 * i;
+        int64_t k = 0;
+        for (; k + 4 <= K; k += 4, next += 4 * BYTE_TALL) {
+            MCP26_UNROLL for (int64_t j = 0; j < 4; j++) {
+                int32_t wide = a.is_signed ? (int8_t)from[k + j] : from[k + j];
+                next[j] = BYTE_IS_WIDE ? (byte_left)(wide - a.zero) : (byte_left)(from[k + j] ^ flip);
+            }
+        }
+        for (int64_t j = 0; j < 4 && k < K; j++) {
+            int32_t wide = k + j >= K ? 0 : a.is_signed ? (int8_t)from[k + j] : from[k + j];
+            next[j] = BYTE_IS_WIDE ? (byte_left)(wide - a.zero) : (byte_left)(wide ^ flip);
+        }
+    }
+}
+
+/* c[M][N] = (a - zero) x W. column_sums[ceil(N / MCP26_NR) * MCP26_NR]: the sums of the weights of each column. */
+MCP26_INLINE void gemm_i8(int64_t M, int64_t N, int64_t K, byte_rows a, const int8_t *packed,
+                          const int32_t *column_sums, int32_t *c, void *scratch, int64_t begin, int64_t end) {
+    int64_t strips = mcp26_ceil_div(N, BYTE_WIDTH), parts = gemm_i8_groups(M, N), groups = mcp26_ceil_div(K, 4);
+    int64_t panel_stride = groups * MCP26_NR * 4;
+    int32_t shift = BYTE_IS_WIDE || a.is_signed == BYTE_IS_SIGNED ? 0 : BYTE_IS_SIGNED ? -128 : 128;
+    int32_t excess = BYTE_IS_WIDE ? 0 : a.zero + shift;
+    byte_left *left = scratch;
+    for (int64_t u = begin; u < end; u++) {
+        int64_t m = u / parts * BYTE_TALL, rows = mcp26_min(BYTE_TALL, M - m);
+        int64_t from = u % parts * strips / parts, to = (u % parts + 1) * strips / parts;
+        byte_pack(a, K, m, rows, left);
+        for (int64_t n = from * BYTE_WIDTH; n < mcp26_min(N, to * BYTE_WIDTH); n += BYTE_WIDTH) {
+            int32_t sums[BYTE_SUMS] __attribute__((aligned(64)));
+            mcp26_bytes(rows, sums, left, groups, packed + n / MCP26_NR * panel_stride, panel_stride, n % MCP26_NR);
+            for (int64_t i = 0; i < rows; i++) {
+                for (int64_t j = 0; j < BYTE_WIDTH && n + j < N; j += 8) {
+                    int64_t lanes = mcp26_min(8, N - n - j);
+                    const int32_t *at = sums + (i * BYTE_WIDTH + j) * BYTE_PARTS;
+                    v8u sum = (v8u)v8i_load_all(at);
+                    if (BYTE_PARTS == 2) {
+                        v8u next = (v8u)v8i_load_all(at + 8);
+                        sum = __builtin_shufflevector(sum, next, 0, 2, 4, 6, 8, 10, 12, 14) +
+                              __builtin_shufflevector(sum, next, 1, 3, 5, 7, 9, 11, 13, 15);
+                    }
+                    if (!BYTE_IS_WIDE) sum -= (v8u)v8i_splat(excess) * (v8u)v8i_load_all(column_sums + n + j);
+                    v8i_store(c + (m + i) * N + n + j, (v8i)sum, lanes);
+                }
+            }
+        }
+    }
+}
+
+#endif
