@@ -54,7 +54,7 @@ def images(*shapes: tuple[int, ...]) -> list[dict[str, Array]]:
     return [{"x": rng.standard_normal(shape, np.float32)} for shape in shapes]
 
 
-SIZES = images((1, 3, 16, 16), (4, 3, 61, 33), (1, 3, 5, 7), (2, 3, 96, 128), (1, 3, 1, 1), (3, 3, 24, 40))
+SIZES = images((1, 3, 16, 16), (4, 3, 61, 33), (1, 3, 5, 7), (2, 3, 96, 128), (1, 3, 1, 1), (0, 3, 16, 16), (3, 3, 24, 40))
 
 
 def check(session: mcpc.Session, model: bytes, feeds: Feeds) -> None:
@@ -73,6 +73,13 @@ def test_one_artifact_serves_sizes_that_grow_and_shrink(artifact: Path) -> None:
     with mcpc.load(artifact, threads=2) as session:
         for feeds in SIZES * 2:
             check(session, image_model(), feeds)
+
+
+@pytest.mark.parametrize("shape", [(1, 3, 0, 16), (2, 3, 8, 0), (1, 3, 0, 0), (0, 3, 0, 0)], ids=str)
+def test_images_without_pixels(shape: tuple[int, ...], artifact: Path) -> None:
+    with mcpc.load(artifact, threads=2) as session:
+        classes, features = session.run(None, *images(shape))
+    assert classes.shape == (shape[0], 5) and features.shape[:2] == (shape[0], 8) and features.size == 0
 
 
 def test_sessions_of_different_sizes_run_side_by_side(artifact: Path) -> None:

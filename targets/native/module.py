@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mcpc.ir import Graph
+from mcpc.ir import Graph, is_static
 
 from .address import Address
 from .arena import Arena
-from .ctext import comment, indent, size_variable, uses_variable
+from .ctext import comment, indent, size, size_variable, uses_variable
 from .kernel import Kernel, Step
 from .plan import plan_text
 from .toolchain import Unit
@@ -79,8 +79,12 @@ def _step(index: int, call: Call, symbols: Sequence[str]) -> str:
     name = step.kernel.name
     alone = f"{name}(env, args, 0, {step.units}, 0)"
     together = f"env->parallel_for(env, {name}, args, {step.units}, {step.grain})"
+    lines = []
+    elements = [value.type.elements for value in step.outputs]
+    if elements and not is_static(elements):  # kernels count on there being something to compute
+        lines.append(f"if ({' && '.join(f'{size(count)} == 0' for count in elements)}) return {index + 1};")
     run = f"{parallel} ? {together} : {alone}" if isinstance(parallel, str) else together if parallel else alone
-    lines = [
+    lines += [
         "const void *args[] = {",
         *(f"    {address.text}," for address in call.addresses),
         "};",
