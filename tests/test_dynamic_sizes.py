@@ -118,7 +118,7 @@ def test_unbounded_sizes_are_visible_in_the_metadata(artifact: Path) -> None:
 
 
 def test_bounded_sizes_have_a_fixed_arena(tmp_path: Path) -> None:
-    bounds = {"N": (1, 4), "H": (1, 96), "W": (1, 128)}
+    bounds = {"N": (0, 4), "H": (1, 96), "W": (1, 128)}
     path = mcpc.compile(image_model(), "host", tmp_path / "bounded.mcp26bin", dims=bounds)
     largest = mcpc.compile(
         image_model(), "host", tmp_path / "fixed.mcp26bin", dims={name: high for name, (_, high) in bounds.items()}
