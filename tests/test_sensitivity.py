@@ -1,4 +1,4 @@
-"""How far noise as small as rounding moves outputs."""
+"""How far noise as small as rounding moves outputs, and what that makes of tolerances."""
 
 from __future__ import annotations
 
@@ -6,39 +6,64 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import pytest
 
-from mcpc.sensitivity import NOISE, TRIES, moved_by_rounding
+from mcpc.comparison import ATOL_OF_RANGE
+from mcpc.errors import UsageError
+from mcpc.sensitivity import NOISE, ROUNDINGS, TRIES, tolerances
 
 Array = np.ndarray[Any, Any]
 
 
-def identity(feeds: Mapping[str, Array]) -> list[Array]:
-    return list(feeds.values())
-
-
-def test_noise_is_that_of_rounding_and_repeats() -> None:
-    x = {"x": np.full(1000, 8.0, np.float32)}
-    moved = moved_by_rounding(identity, x, identity(x), 1.0)
-    assert 2 * 8 * NOISE < moved < 6 * 8 * NOISE
-    assert moved == moved_by_rounding(identity, x, identity(x), 1.0)
-
-
-def test_ill_conditioned_networks_are_tried_more_often_and_move_far() -> None:
+def test_a_tame_network_keeps_the_usual_tolerance_after_one_try() -> None:
     calls: list[Mapping[str, Array]] = []
 
-    def steps(feeds: Mapping[str, Array]) -> list[Array]:
-        """Rounding decides the step of a whole number."""
+    def run(feeds: Mapping[str, Array]) -> list[Array]:
         calls.append(feeds)
-        return [np.floor(feeds["x"]), np.zeros(3, np.int64)]
+        return [3 * feeds["x"], np.arange(3)]
 
-    on_edge = {"x": np.arange(1, 9, dtype=np.float32)}
-    between = {"x": on_edge["x"] + np.float32(0.5)}
-    assert moved_by_rounding(steps, on_edge, steps(on_edge), 0.1) == 1
-    assert len(calls) == 1 + TRIES
-    assert moved_by_rounding(steps, between, steps(between), 0.1) == 0
-    assert len(calls) == 1 + TRIES + 2
+    feeds = {"x": np.linspace(1, 8, 1000, dtype=np.float32)}
+    assert tolerances(run, feeds, run(feeds)) == pytest.approx([ATOL_OF_RANGE * 24, ATOL_OF_RANGE * 2])
+    assert len(calls) == 2
+    noise = calls[1]["x"] / feeds["x"] - 1
+    assert NOISE / 2 < noise.std() < 2 * NOISE
+
+
+def test_an_output_that_rounding_moves_may_move() -> None:
+    def run(feeds: Mapping[str, Array]) -> list[Array]:
+        """Rounding decides the step of a whole number; the difference of near numbers is little but rounding."""
+        x = feeds["x"]
+        return [np.floor(x), x[:1] - np.float32(0.99999), np.floor(x + np.float32(0.5))]
+
+    feeds = {"x": np.arange(1, 9, dtype=np.float32)}
+    first, second, third = tolerances(run, feeds, run(feeds))
+    assert first == ROUNDINGS  # a step of 1
+    assert ROUNDINGS * NOISE / 2 < second < ROUNDINGS * NOISE * 4
+    assert third == pytest.approx(ATOL_OF_RANGE * 8)
+
+
+def test_a_step_that_one_try_misses_is_found() -> None:
+    tries = 0
+
+    def run(feeds: Mapping[str, Array]) -> list[Array]:
+        nonlocal tries
+        tries += 1
+        return [feeds["x"] + np.float32(0.01 * (tries == 1 + TRIES) + 1e-4 * (tries > 1))]
+
+    feeds = {"x": np.ones(1, np.float32)}
+    assert tolerances(run, feeds, run(feeds)) == pytest.approx([ROUNDINGS * 0.0101], rel=1e-3)
+
+
+def test_inputs_that_mean_sizes_leave_the_usual_tolerance() -> None:
+    def run(feeds: Mapping[str, Array]) -> list[Array]:
+        if feeds["sizes"][0] != 2:
+            raise UsageError("E002", "not a size")
+        return [np.ones(2, np.float32)]
+
+    feeds = {"sizes": np.array([2.0], np.float32)}
+    assert tolerances(run, feeds, run(feeds)) == [ATOL_OF_RANGE]
 
 
 def test_integers_and_infinities_stay_what_they_are() -> None:
     feeds: dict[str, Array] = {"i": np.arange(3), "x": np.array([np.inf, np.nan, 0.0], np.float32)}
-    assert moved_by_rounding(identity, feeds, identity(feeds), 0.0) == 0
+    assert tolerances(lambda given: list(given.values()), feeds, list(feeds.values())) == [2 * ATOL_OF_RANGE, 0]
