@@ -81,7 +81,7 @@ def convert_opset(model: ModelProto, problems: Problems) -> tuple[ModelProto | N
     for domain, version in {**opsets, "": opset, _HIDDEN: 1}.items():
         model.opset_import.append(helper.make_opsetid(domain, version))
     for node in walk(model.graph.node):
-        if node.domain == "" and not _is_known(node.op_type, opset):
+        if node.domain == "" and (not _is_known(node.op_type, opset) or _reads_as_before(node, opset)):
             node.domain = _HIDDEN
     rewrite_legacy(model.graph, opset)
     lost: set[str] = set()
@@ -133,6 +133,22 @@ def _is_known(op: str, opset: int) -> bool:
         onnx.defs.get_schema(op, opset, "")
     except onnx.defs.SchemaError:
         return False
+    return True
+
+
+def _reads_as_before(node: NodeProto, opset: int) -> bool:
+    """Whether ONNX changed a node's operator after :data:`OPSET`, but not what this node means.
+
+    Since then operators got more types, which the converter takes for an obstacle, and SpaceToDepth a second mode.
+    Operators that are new are reported as unknown, which says more than that they do not convert.
+    """
+    if onnx.defs.get_schema(node.op_type, opset, "").since_version <= OPSET:
+        return False
+    modes = [attribute for attribute in node.attribute if attribute.name == "mode" and node.op_type == "SpaceToDepth"]
+    if any(attribute.s != b"DCR" for attribute in modes):
+        return False
+    for attribute in modes:
+        node.attribute.remove(attribute)
     return True
 
 

@@ -78,6 +78,14 @@ def test_a_model_that_no_sampled_input_fits_is_advised_to_go_without(tmp_path: P
     text = MODEL.replace("y = Gather", "one = Constant <value = int64[1] {1000}> ()\n j = Add (i, one)\n y = Gather")
     serialized = onnx.parser.parse_model(text.replace("(second, i)", "(second, j)")).SerializeToString()
     with pytest.raises(ModelError, match="sampled for its self-test") as caught:
-        mcpc.compile(serialized, output=tmp_path / "a.mcp26bin")
+        mcpc.compile(serialized, output=tmp_path / "a.mcp26bin", golden=1)
     assert "--no-golden" in caught.value.hint and not list(tmp_path.iterdir())
     mcpc.compile(serialized, output=tmp_path / "a.mcp26bin", golden=0)
+
+
+def test_where_nobody_asks_for_cases_it_goes_without_and_says_so(tmp_path: Path) -> None:
+    text = MODEL.replace("y = Gather", "one = Constant <value = int64[1] {1000}> ()\n j = Add (i, one)\n y = Gather")
+    serialized = onnx.parser.parse_model(text.replace("(second, i)", "(second, j)")).SerializeToString()
+    document = mcpc.inspect(mcpc.compile(serialized, output=tmp_path / "a.mcp26bin"))
+    [note] = [each for each in document["decisions"] if each["pass"] == "self-test"]
+    assert document["golden_cases"] == 0 and note["action"] == "omit" and "sampled for its self-test" in note["reason"]

@@ -56,6 +56,26 @@ static void append_input_shapes(mcp26_session *session) {
     }
 }
 
+static int is_input_size(const mcp26_model *model, uint32_t symbol) {
+    for (uint32_t i = 0; i < model->info.input_count; i++) {
+        for (uint32_t d = 0; d < model->inputs[i].rank; d++) {
+            if (model->inputs[i].dim_symbols[d] == (int32_t)symbol) return 1;
+        }
+    }
+    return 0;
+}
+
+/* What steps found, "y:1" being dimension 1 of tensor y. */
+static void append_data_sizes(mcp26_session *session) {
+    const char *separator = "; from the data: ";
+    for (uint32_t s = 0; s < session->model->info.symbol_count; s++) {
+        if (is_input_size(session->model, s)) continue;
+        mcp26_append(&session->error, "%s%s = %" PRId64, separator, session->model->symbols[s].name,
+                     session->env.symbols[s]);
+        separator = ", ";
+    }
+}
+
 /* What only the data could show, in words. */
 static mcp26_status data_failed(mcp26_session *session, uint32_t step, const char *name) {
     const mcp26_fault *fault = &session->env.fault;
@@ -69,6 +89,7 @@ static mcp26_status data_failed(mcp26_session *session, uint32_t step, const cha
         mcp26_append(&session->error, "sizes do not fit together: %" PRId64 " and %" PRId64, fault->index,
                      fault->bound);
         append_input_shapes(session);
+        append_data_sizes(session);
         break;
     case MCP26_DATA_DIVIDE: mcp26_append(&session->error, "integer division by zero"); break;
     case MCP26_DATA_BOUND:

@@ -52,11 +52,12 @@ def reshape(b: KernelBuilder) -> None:
     data = b.outer(b.anchor.inputs[0])
     rank, own = len(b.node.output.type.dims), data.type.dims
     wanted = ", ".join(element(b, b.anchor.inputs[1], index) for index in range(rank))
-    b.line(f"const int64_t wanted[] = {{{wanted}}}, own[] = {{{sizes_of(b, own)}}};", f"int64_t sizes[{rank}];")
+    b.line(f"const int64_t wanted[] = {{{wanted}}}, own[] = {{{sizes_of(b, own)}}};", f"int64_t sizes[{rank}] = {{0}};")
     keep_zero = attribute(b.anchor, "allowzero", 0)
-    checked(b, f"sizes_reshape(env, wanted, {rank}, own, {len(own)}, {keep_zero}, sizes)")
-    for axis, size in found(b):
+    b.line(f"const int32_t status = sizes_reshape(env, wanted, {rank}, own, {len(own)}, {keep_zero}, sizes);")
+    for axis, size in found(b):  # also where they do not fit: the error's text shows them
         b.set_size(size, f"sizes[{axis}]")
+    b.line("if (status) return status;")
 
 
 @finds_sizes("Expand")
