@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -188,9 +187,10 @@ def attention(b: KernelBuilder) -> None:
             at = score.place((dim(s.heads * s.rows * s.total), dim(s.rows * s.total), s.total, 1))
             score.lines.append(f"v8f_store({b.output(3)} + {at}, acc, lanes);")
 
-    depth_scale = 1.0 / math.sqrt(s.depth) if isinstance(s.depth, int) and s.depth else 1.0
-    scale = float(node.attrs.get("scale", depth_scale))
-    score.lines.append(f"acc = acc * {float32(scale)};")
+    scale = f"1.0f / v8f_sqrt(v8f_splat((float)({b.size(s.depth)})))[0]"
+    if "scale" in node.attrs:
+        scale = float32(float(node.attrs["scale"]))
+    score.lines.append("acc = acc * at->scale;")
     stage(0)
     softcap = float(node.attrs.get("softcap", 0.0))
     if softcap != 0.0:
@@ -230,7 +230,7 @@ def attention(b: KernelBuilder) -> None:
         "keys": f"{{{keys}}}",
         "before": left if left >= 0 else "ATTENTION_ALL", "after": after if after >= 0 else "ATTENTION_ALL",
         "limit": limit, "offset": dim(-s.rows) if from_length else s.past, "is_offset_from_length": int(from_length),
-        "lengths": b.input(lengths) if lengths is not None else "0", "is_guarded": 1,
+        "lengths": b.input(lengths) if lengths is not None else "0", "is_guarded": 1, "scale": scale,
         "scores": b.output(3) if wants_scores else "0",
         "scores_kind": ("ATTENTION_RAW", "ATTENTION_RAW", "ATTENTION_BIASED", "ATTENTION_SOFTMAX")[mode],
     })  # fmt: skip

@@ -55,15 +55,17 @@ typedef struct {
     int64_t before, after, offset, limit;
     const int64_t *lengths;
     int64_t is_offset_from_length, is_guarded;
+    float scale; /* for the score function */
     float *scores;
     attention_scores scores_kind;
 } attention;
 
-/* What a score function gets as its `args`: the kernel's own, the steps of their operands, and where it is. */
+/* What a score function gets as its `args`: the kernel's own, the steps of their operands, where it is, a factor. */
 typedef struct {
     const void *const *args;
     const attention_steps *steps;
     int64_t batch, head;
+    float scale;
 } attention_place;
 
 /* The element of operand `index` for a query and a key. */
@@ -175,7 +177,7 @@ MCP26_INLINE int32_t attention_f32(mcp26_env *env, attention a, mcp26_epilogue s
             sum[i] = 0.0f;
             for (int64_t c = 0; low == high && c < a.width; c++) y[i * a.y_step.row + c] = 0.0f;
         }
-        attention_place place = {args, steps, b, h};
+        attention_place place = {args, steps, b, h, a.scale};
         for (int64_t part = 0, start = 0; part < 2; start += a.keys[part].count, part++) {
             attention_keys keys = a.keys[part];
             int64_t stop = mcp26_min(keys.count, high - start);
