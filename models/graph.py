@@ -185,10 +185,12 @@ class ConvBuilder(GraphBuilder):
             result = self.node("BatchNormalization", f"{name}/bn", [convolved, *names], epsilon=1e-5, momentum=0.9)
         return self.activate(Tensor(result, beta, gamma**2), name, activation)
 
-    def biased_conv(self, x: Tensor, name: str, channels: int, mean: float = 0.0, activation: str = "") -> Tensor:
-        """A 1x1 Conv with a bias and no normalisation, whose outputs vary by 1 or so around ``mean``."""
+    def biased_conv(
+        self, x: Tensor, name: str, channels: int, mean: float = 0.0, activation: str = "", gain: float = 1.0
+    ) -> Tensor:
+        """A 1x1 Conv with a bias and no normalisation, whose outputs vary by ``gain`` or so around ``mean``."""
         weight = self._kernel(x, channels, 1, 1)
-        weight /= np.sqrt((weight**2).mean() * (x.mean**2 + x.variance).sum())
+        weight *= gain / np.sqrt((weight**2).mean() * (x.mean**2 + x.variance).sum())
         shift, variance = _moments_of_sum(x, weight, 1)
         bias = mean - shift + self.rng.normal(0, 0.5, channels)
         result = self._conv_node(x, name, weight, bias, _conv_attributes(weight, 1, 1, True))

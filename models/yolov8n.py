@@ -28,8 +28,8 @@ def build(seed: int = 0, batch: int = 1, size: int = 640) -> onnx.ModelProto:
     3.2 million parameters, 8.7 GFLOP an image at 640 pixels.
     """
     b = ConvBuilder(np.random.default_rng(seed), fold=True)
-    # pixels in 0..1 have this mean and variance where they are uniform
-    x = _conv(b, Tensor.normal("images", 3, 0.5, 1 / 12), "model.0", 16, 3, 2)
+    # between pixels in 0..1 and those that are normalised, so that neither saturates the head
+    x = _conv(b, Tensor.normal("images", 3, 0.3, 0.3), "model.0", 16, 3, 2)
     x = _c2f(b, _conv(b, x, "model.1", 32, 3, 2), "model.2", 32, 1, True)
     eighth = _c2f(b, _conv(b, x, "model.3", 64, 3, 2), "model.4", 64, 2, True)
     sixteenth = _c2f(b, _conv(b, eighth, "model.5", 128, 3, 2), "model.6", 128, 2, True)
@@ -117,9 +117,9 @@ def _detect(b: ConvBuilder, name: str, maps: Sequence[Tensor], batch: int, cells
 
 
 def _branch(b: ConvBuilder, x: Tensor, name: str, hidden: int, channels: int, bias: float) -> str:
-    """Two 3x3 convolutions and a 1x1 one without activation, whose outputs have this mean and variance 1 or so."""
+    """Two 3x3 convolutions and a 1x1 one without activation, whose outputs have the mean ``bias``."""
     x = _conv(b, _conv(b, x, f"{name}.0", hidden, 3), f"{name}.1", hidden, 3)
-    return b.biased_conv(x, f"{name}.2", channels, bias).name
+    return b.biased_conv(x, f"{name}.2", channels, bias, gain=0.4).name
 
 
 def _distances(b: ConvBuilder, name: str, boxes: str, batch: int, anchors: int) -> str:
