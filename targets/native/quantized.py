@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from mcpc import ops
-from mcpc.ir import MCPC, DType, Graph, Node, TensorType, Value
+from mcpc.ir import MCPC, DType, Graph, Node, TensorType, Value, is_static, product
 from mcpc.ops.quantize import in_bytes, limits, spread, stored_type
 from mcpc.pipeline import Pass, PassContext
 
@@ -36,6 +36,8 @@ class LowerQuantized(Pass):
                 _dynamic_quantize(graph, node)
             elif node.is_op("QLinearConv", "QLinearMatMul"):
                 _linear_product(graph, node)
+            elif node.is_op("MatMulInteger"):
+                _share_batches(graph, node)
         return graph
 
 
@@ -228,6 +230,8 @@ def _linear_product(graph: Graph, node: Node) -> None:
     attrs = dict(node.attrs) if is_conv else {}
     zeros = (_shared_zero(graph, x_zero), _shared_zero(graph, w_zero))
     sums = _before(graph, node, "ConvInteger" if is_conv else "MatMulInteger", x, w, *zeros, **attrs)
+    if sums.producer is not None:
+        _share_batches(graph, sums.producer)
     rank = len(sums.type.dims)
     new = Value(graph.fresh(node.output.name), node.output.type)
     loop = _Loop(graph, node, new)
@@ -245,6 +249,21 @@ def _linear_product(graph: Graph, node: Node) -> None:
     zero = loop.operand(_shaped(graph, node, y_zero, rows, rank))
     loop.finish(loop.quantized(steps, zero, new.dtype))
     _replace(graph, node, new)
+
+
+def _share_batches(graph: Graph, node: Node) -> None:
+    """Give both factors of a MatMulInteger one batch, or one of them a single item."""
+    full = node.output.type.dims[: max(0, len(node.output.type.dims) - 2)]
+    if not node.is_op("MatMulInteger") or not is_static(full):
+        return
+    for index in range(2):
+        value = node.inputs[index]
+        assert value is not None
+        batch, matrix = value.type.dims[:-2], value.type.dims[-2:]
+        if len(matrix) == 2 and is_static(matrix) and product(batch) not in (1, product(full)):
+            sizes = graph.constant("sizes", np.array([*map(int, full), *map(int, matrix)]))
+            wide = _before(graph, node, "Expand", value, sizes)
+            graph.set_inputs(node, [*node.inputs[:index], wide, *node.inputs[index + 1 :]])
 
 
 def _shared_zero(graph: Graph, zero: Value | None) -> Value | None:

@@ -44,7 +44,7 @@ def _windows(b: KernelBuilder, label: str, pads: Sequence[Dim]) -> None:
     assert w is not None
     is_transposed = anchor.op == "ConvTranspose"
     convolution = convolution_of(anchor)
-    shape = _shape(b, x, pads, is_transposed)
+    shape = window_shape(b, x, pads, is_transposed)
     epilogue = b.epilogue_with(optional_weights(b, anchor.input(2)))
     b.label = f"{label} {'x'.join(map(str, convolution.window.kernel))}"
     b.headers.append("conv_nd.h")
@@ -81,7 +81,7 @@ def _by_group(w: Array, groups: int, is_transposed: bool) -> Array:
     return split.transpose(0, 3, 1, 2) if is_transposed else split.transpose(0, 3, 2, 1)
 
 
-def _shape(b: KernelBuilder, x: Value, pads: Sequence[Dim], is_transposed: bool) -> str:
+def window_shape(b: KernelBuilder, x: Value, pads: Sequence[Dim], is_transposed: bool) -> str:
     """The window_shape literal."""
     y = b.node.output.type
     convolution = convolution_of(b.anchor)

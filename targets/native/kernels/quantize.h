@@ -6,7 +6,7 @@
 #ifndef MCP26_QUANTIZE_H
 #define MCP26_QUANTIZE_H
 
-#include "conv.h"
+#include "conv_nd.h"
 
 typedef struct {
     const void *data;
@@ -68,30 +68,36 @@ MCP26_INLINE void matmul_i8(int64_t M, int64_t N, int64_t K, byte_factor a, int6
     }
 }
 
-/* y = x * w over NHWC (conv.h): w[groups][kernel_h * kernel_w][in_c / groups][out_c / groups]. What lies beyond the edge
- * is the zero point. Units: output pixels. */
-MCP26_INLINE int64_t conv_i8_units(conv_shape s) { return s.batch * s.out_h * s.out_w; }
-
-MCP26_INLINE void conv_i8(conv_shape s, byte_factor x, byte_factor w, int32_t *y, int64_t begin, int64_t end) {
-    int64_t depth = s.in_c / s.groups, channels = s.out_c / s.groups, taps = s.kernel_h * s.kernel_w;
+/* y = x * w over channels-last activations of one to three axes (conv_nd.h): w[taps][in_c / groups][out_c]. What lies
+ * beyond the edge is the zero point. Units: output pixels. */
+MCP26_INLINE void conv_i8(window_shape s, byte_factor x, byte_factor w, int32_t *y, int64_t begin, int64_t end) {
+    int64_t depth = s.in_c / s.groups, channels = s.out_c / s.groups;
     int32_t zero = byte_zero(x, 0);
     for (int64_t u = begin; u < end; u++) {
-        int64_t left = u % s.out_w * s.stride_w - s.pad_left, top = u / s.out_w % s.out_h * s.stride_h - s.pad_top;
-        int64_t item = u / s.out_w / s.out_h;
+        int64_t at[3], item = u;
+        for (int64_t d = 2; d >= 0; d--) {
+            at[d] = item % s.out[d];
+            item /= s.out[d];
+        }
         for (int64_t c = 0; c < s.out_c;) {
-            int64_t g = c / channels, n = c % channels, lanes = mcp26_min(8, channels - n);
+            int64_t g = c / channels, lanes = mcp26_min(8, channels - c % channels);
             v8i zeros = byte_zeros(w, c, lanes);
             v8u sums = 0;
-            for (int64_t t = 0; t < taps; t++) {
-                int64_t row = top + t / s.kernel_w * s.dilation_h, column = left + t % s.kernel_w * s.dilation_w;
-                if ((uint64_t)row >= (uint64_t)s.in_h || (uint64_t)column >= (uint64_t)s.in_w) continue;
-                int64_t pixel = ((item * s.in_h + row) * s.in_w + column) * s.x_pixel + g * depth;
-                for (int64_t i = 0; i < depth; i++) {
-                    v8i weight = bytes_at(w.data, w.is_signed, ((g * taps + t) * depth + i) * channels + n, lanes);
-                    sums += (v8u)v8i_splat(byte_at(x.data, x.is_signed, pixel + i) - zero) * (v8u)(weight - zeros);
+            for (int64_t tap = 0; tap < window_taps(s); tap++) {
+                int64_t k[3] = {tap / s.kernel[2] / s.kernel[1], tap / s.kernel[2] % s.kernel[1], tap % s.kernel[2]};
+                int64_t pixel = item, is_inside = 1;
+                for (int64_t d = 0; d < 3; d++) {
+                    int64_t from = window_source(s, d, at[d], k[d]);
+                    is_inside &= (uint64_t)from < (uint64_t)s.in[d];
+                    pixel = pixel * s.in[d] + from;
+                }
+                for (int64_t i = 0; i < depth && is_inside; i++) {
+                    int32_t left = byte_at(x.data, x.is_signed, pixel * s.in_c + g * depth + i) - zero;
+                    v8i right = bytes_at(w.data, w.is_signed, (tap * depth + i) * s.out_c + c, lanes) - zeros;
+                    sums += (v8u)v8i_splat(left) * (v8u)right;
                 }
             }
-            v8i_store(y + u * s.y_pixel + c, (v8i)sums, lanes);
+            v8i_store(y + u * s.out_c + c, (v8i)sums, lanes);
             c += lanes;
         }
     }

@@ -152,6 +152,7 @@ op("MatMulInteger without zero points", "MatMulInteger", ints(U8, 4, 9), ints(U8
 op("MatMulInteger, sums beyond 16 bits", "MatMulInteger", np.full((2, 300), 255, U8), np.full((300, 9), 255, U8))
 op("MatMulInteger, a zero point a column", "MatMulInteger", ints(U8, 4, 9), W(ints(U8, 9, 11)), None, W(ints(U8, 11)))
 op("MatMulInteger of batches", "MatMulInteger", ints(U8, 2, 3, 4, 9), ints(U8, 2, 3, 9, 5))
+op("MatMulInteger of broadcast batches", "MatMulInteger", ints(U8, 2, 1, 3, 4), ints(U8, 1, 3, 4, 5))
 op("MatMulInteger of a batch by one matrix", "MatMulInteger", ints(U8, 2, 4, 9), ints(U8, 9, 5))
 op("MatMulInteger of a vector", "MatMulInteger", ints(U8, 9), ints(U8, 9, 5))
 op("MatMulInteger of one column", "MatMulInteger", ints(U8, 6, 9), ints(U8, 9, 1))
@@ -167,6 +168,14 @@ WINDOWS: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = {
 for name, (x_shape, w_shape, attrs) in WINDOWS.items():
     x, w = ints(U8, *x_shape, most=255), W(ints(U8, *w_shape, most=255))
     op(f"ConvInteger, {name}", "ConvInteger", x, w, scalar(100, U8), scalar(7, U8), **attrs)
+op("ConvInteger, computed weights", "ConvInteger", ints(U8, 1, 6, 5, 5), ints(U8, 4, 3, 3, 2), scalar(9, U8), group=2)
+op(
+    "ConvInteger, three axes",
+    "ConvInteger",
+    ints(U8, 1, 2, 4, 5, 3),
+    W(ints(U8, 3, 2, 2, 3, 2)),
+    pads=[1, 0, 0, 0, 1, 1],
+)
 op("ConvInteger without zero points", "ConvInteger", ints(U8, 1, 3, 5, 5), W(ints(U8, 4, 3, 3, 3)))
 
 # ---- QLinearMatMul, QLinearConv
