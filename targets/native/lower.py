@@ -79,7 +79,7 @@ def _broadcast_batches(full: tuple[Dim, ...], *operands: Value) -> list[bool]:
     return [batch != full and any(size != 1 for size in batch) for batch in batches]
 
 
-class _Before:
+class Before:
     """Puts new nodes before ``anchor``, with inferred types."""
 
     def __init__(self, graph: Graph, anchor: Node) -> None:
@@ -120,7 +120,7 @@ def _gemm(graph: Graph, node: Node) -> None:
     """Leave A as it is, B constant and C one constant per column; all else becomes MatMul, Mul and Add."""
     a, b, c = node.inputs[0], node.inputs[1], node.input(2)
     assert a is not None and b is not None
-    before = _Before(graph, node)
+    before = Before(graph, node)
     attrs = dict(node.attrs)
     if attrs.pop("transA", 0):
         a = before("Transpose", [a], {"perm": [1, 0]})
@@ -142,7 +142,7 @@ def _matmul(graph: Graph, node: Node) -> None:
     """Give both operands rank 2 or more, and batches that are equal or one."""
     a, b = node.inputs
     assert a is not None and b is not None
-    before = _Before(graph, node)
+    before = Before(graph, node)
     squeezed: list[int] = []
     if a.type.rank == 1:
         a = before("Unsqueeze", [a, before.ints(0)])
@@ -166,7 +166,7 @@ def _conv_bias(graph: Graph, node: Node) -> None:
     """A bias that is no constant is added behind."""
     bias = node.input(2)
     assert bias is not None
-    before = _Before(graph, node)
+    before = Before(graph, node)
     result = before(node.op, node.inputs[:2], dict(node.attrs))
     rank = len(result.type.dims)
     column = before("Unsqueeze", [bias, before.ints(*range(1, rank - 1))])

@@ -8,10 +8,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from mcpc import ops
-from mcpc.ir import MCPC, DType, Graph, Node, TensorType, Value, is_static, product
+from mcpc.ir import MCPC, DType, Graph, Node, TensorType, Value, product
 from mcpc.ops.quantize import in_bytes, limits, spread, stored_type
 from mcpc.pipeline import Pass, PassContext
 
+from .lower import Before
 from .region import is_expansion
 
 Array = np.ndarray[Any, Any]
@@ -253,17 +254,17 @@ def _linear_product(graph: Graph, node: Node) -> None:
 
 def _share_batches(graph: Graph, node: Node) -> None:
     """Give both factors of a MatMulInteger one batch, or one of them a single item."""
+    factors = [value for value in node.inputs[:2] if value is not None]
     full = node.output.type.dims[: max(0, len(node.output.type.dims) - 2)]
-    if not node.is_op("MatMulInteger") or not is_static(full):
+    if not node.is_op("MatMulInteger") or any(value.type.rank == 1 for value in factors):
         return
-    for index in range(2):
-        value = node.inputs[index]
-        assert value is not None
-        batch, matrix = value.type.dims[:-2], value.type.dims[-2:]
-        if len(matrix) == 2 and is_static(matrix) and product(batch) not in (1, product(full)):
-            sizes = graph.constant("sizes", np.array([*map(int, full), *map(int, matrix)]))
-            wide = _before(graph, node, "Expand", value, sizes)
-            graph.set_inputs(node, [*node.inputs[:index], wide, *node.inputs[index + 1 :]])
+    wide = list(factors)
+    for index, value in enumerate(factors):
+        if product(value.type.dims[:-2]) not in (1, product(full)):
+            before = Before(graph, node)
+            sizes = before.sizes(full, [factors[1 - index], value], value.type.dims[-2:])
+            wide[index] = _before(graph, node, "Expand", value, sizes)
+    graph.set_inputs(node, [*wide, *node.inputs[2:]])
 
 
 def _shared_zero(graph: Graph, zero: Value | None) -> Value | None:
