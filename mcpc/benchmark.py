@@ -28,7 +28,9 @@ def benchmark(
 
     ``iterations`` None runs for about a second, 10 times at least. ``latency_ms`` covers a whole ``run`` call from
     Python, ``first_run_ms`` the first after opening. With ``profile``, ``steps`` has each step's median over a tenth as
-    many runs after the others, so that reading the clock disturbs none of them. ``peak_rss_mib`` is the process's.
+    many runs after the others, so that reading the clock disturbs none of them.
+    ``session_bytes`` are for activations, state and outputs of these sizes, ``arena_bytes`` what the artifact states.
+    ``peak_rss_mib`` is the process's.
     """
     from mcpc.inspection import inspect
     from mcpc.loader import load
@@ -60,6 +62,7 @@ def benchmark(
             "first_run_ms": round(first_ms, 4),
             "peak_rss_mib": peak_rss_mib(),
             "arena_bytes": document["arena_bytes"],
+            "session_bytes": session.memory_bytes,
             "weights_bytes": document["weights_bytes"],
         }
         if profile:

@@ -160,7 +160,7 @@ def _sum_of_others(name: str, chosen: Mapping[str, int]) -> int:
     plainly "past_sequence_length + 1".
     """
     words = _words(name)
-    if "total" in words:
+    if "total" in words and len(words) > 1:
         parts = [value for other, value in chosen.items() if other != name and _words(other) >= words - {"total"}]
         return sum(parts) or chosen[name]
     terms = [term.strip() for term in name.split("+")]

@@ -60,10 +60,12 @@ def bench(
         f"latency   {latency['p50']:.3f} ms median of {result['iterations']}, "
         f"min {latency['min']:.3f}, p90 {latency['p90']:.3f}, p99 {latency['p99']:.3f}"
     )
+    shapes = (f"{name} {'x'.join(map(str, shape)) or 'scalar'}" for name, shape in result["input_shapes"].items())
+    click.echo(console.printable(f"inputs    {', '.join(shapes)}"))
     click.echo(f"open      {result['open_ms']:.3f} ms, first run {result['first_run_ms']:.3f} ms")
     click.echo(
         f"memory    weights {size(result['weights_bytes'])} mapped, "
-        f"arena {size(result['arena_bytes'])}, process peak {result['peak_rss_mib']} MiB"
+        f"session {size(result['session_bytes'])}, process peak {result['peak_rss_mib']} MiB"
     )
     if profile:
         total = sum(step["ms"] for step in result["steps"]) or 1.0

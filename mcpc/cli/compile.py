@@ -131,10 +131,11 @@ def parse_shapes(texts: tuple[str, ...]) -> dict[str, tuple[int | None, ...]]:
 
 
 def _print_summary(path: Path, document: dict[str, Any], seconds: float) -> None:
+    arena = "unbounded" if document["unbounded"] else size(document["arena_bytes"])
     click.echo(
         f"{path}: {size(document['file_bytes'])} for {document['target']} in {seconds:.1f} s "
         f"({size(document['weights_bytes'])} weights, {size(document['code_bytes'])} code, "
-        f"{len(document['steps'])} steps, {size(document['arena_bytes'])} arena)"
+        f"{len(document['steps'])} steps, {arena} arena)"
     )
 
 

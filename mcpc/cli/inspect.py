@@ -52,14 +52,16 @@ def inspect(artifact: Path, section: str | None, html: Path | None, as_json: boo
 
 def _summary(document: Document) -> str:
     cases = document["golden_cases"]
+    arena = f"arena {size(document['arena_bytes'])} (largest live set {size(document['live_set_bytes'])})"
+    if document["unbounded"]:
+        arena = "arena unbounded: it grows while it runs, unless compiled with --dim NAME=MIN..MAX"
     lines = [
         f"{document['model_name']} for {document['target']}, format {document['format_version']}, "
         f"needs runtime {document['runtime_version']}, {'signed' if document['signed'] else 'not signed'}",
         f"  file      {size(document['file_bytes'])}: weights {size(document['weights_bytes'])}, "
         f"code {size(document['code_bytes'])}",
-        f"  memory    arena {size(document['arena_bytes'])} (largest live set {size(document['live_set_bytes'])}), "
-        f"state {size(document['state_bytes'])}, scratch {size(document['scratch_bytes'])} a thread"
-        + (", grows while it runs" if document["unbounded"] else ""),
+        f"  memory    {arena}, state {size(document['state_bytes'])}, "
+        f"scratch {size(document['scratch_bytes'])} a thread",
         f"  work      {len(document['steps'])} steps, {document['flops'] / 1e9:.3g} GFLOP, "
         f"predicted {duration(document['predicted_us'])} on one core",
         f"  self-test {cases or 'no'} {'case' if cases == 1 else 'cases'}",
