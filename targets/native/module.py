@@ -92,7 +92,7 @@ def _step(index: int, call: Call, symbols: Sequence[str]) -> str:
         f"if (status) return step_failed(env, {index}, status);",
     ]
     if step.sets:
-        lines += [f"status = plan_again(env, {index + 1}, mcp26_plan);", "if (status) return status;"]
+        lines += [f"status = plan_again(env, {index + 1}, plan);", "if (status) return status;"]
     lines.append(f"return {index + 1};")
     text = "\n".join(lines)
     names = [symbol for symbol in symbols if uses_variable(text, symbol)]

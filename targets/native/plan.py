@@ -61,8 +61,10 @@ def plan_text(graph: Graph, steps: Sequence[Step], arena: Arena) -> str:
         lines += [f"if (step == {phase}) {{", *(f"    {line}" for line in (*variables, *body)), "}"]
     return (
         f"{_lives(arena, phases)}"
+        # Steps call the plan too: what is exported would be called through a table.
+        f"static int32_t plan(mcp26_env *env, uint32_t step) {{\n{indent(lines)}\n    return 0;\n}}\n\n"
         '__attribute__((visibility("default"))) int32_t mcp26_plan(mcp26_env *env, uint32_t step) {\n'
-        f"{indent(lines)}\n    return 0;\n}}\n"
+        "    return plan(env, step);\n}\n"
     )
 
 

@@ -30,6 +30,7 @@ FIXED = re.compile(
             "AffineGrid, sizes are data",  # how many axes there are
             "operator, short mask",  # two sizes that are usually one
             "RotaryEmbedding, rank 3",  # how many heads there are
+            ".*from data, axes dropped",  # how many axes stay
             "GatherND|ScatterND",  # how many indices make a place
             "a part read after its tensor could|an operand read beside its",  # a symbol is broadcast over another
         )
