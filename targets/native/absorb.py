@@ -8,8 +8,10 @@ from typing import ClassVar
 
 from mcpc import ops
 from mcpc.ir import MCPC, Graph, Node, Value
+from mcpc.ops.linear import convolution_of
 from mcpc.pipeline import Pass, PassContext
 
+from .layout import PLANAR_CHANNELS
 from .quantized import along_axis, dequantized, widen
 from .region import Region, is_expansion
 
@@ -56,8 +58,16 @@ def reads_as_weight(node: Node, weight: Value) -> bool:
     anchor = region.anchor
     if anchor is None or not anchor.is_op(*EXPANDING) or region.outer(anchor.inputs[1]) is not weight:
         return False
-    is_matrix = not anchor.is_op("MatMul") or weight.type.rank == 2
-    return is_matrix and sum(value is weight for value in node.inputs) == 1
+    if sum(value is weight for value in node.inputs) != 1:
+        return False
+    return _is_wide(anchor, weight) if anchor.is_op("Conv") else weight.type.rank == 2
+
+
+def _is_wide(conv: Node, weight: Value) -> bool:
+    """Whether a convolution is a product with panels: of one or two axes, neither depthwise nor of a planar image."""
+    groups = convolution_of(conv).groups
+    out_c, depth, *kernel = weight.type.static_shape
+    return len(kernel) <= 2 and not (depth == 1 and groups == out_c) and depth * groups > PLANAR_CHANNELS
 
 
 def _absorb(graph: Graph, node: Node, expansion: Node) -> None:
