@@ -27,12 +27,25 @@ def reads_strided(node: Node, value: Value, layout: Layout) -> bool:
         return rows and any(value is each for each in (*node.inputs[:3], *node.inputs[4:6]))
     if region.anchor is not None and region.anchor.is_op("MatMul"):
         return _multiplies_strided(region, value, layout)
+    if region.anchor is None and not region.is_attention:
+        return _passes_on(node, value, layout)
     if not region.is_attention or node.body is None:
         return False
     first, *_, last = [inner for inner in node.body.nodes if inner.is_op("MatMul")]
     if value is region.outer(_source(first.inputs[1])):
         return True
     return rows and any(value is region.outer(_source(each)) for each in (first.inputs[0], last.inputs[1]))
+
+
+def _passes_on(node: Node, value: Value, layout: Layout) -> bool:
+    """Whether an elementwise loop would make a result that is stored like ``value``, for readers that take it so."""
+    out = node.output
+    alone = all(each is value or each is None or each.shape != out.shape for each in node.inputs)
+    return alone and value.shape == out.shape and _all_read(out, layout)
+
+
+def _all_read(value: Value, layout: Layout) -> bool:
+    return bool(value.users) and all(reads_strided(user, value, layout) for user in value.users)
 
 
 def _multiplies_strided(region: Region, value: Value, layout: Layout) -> bool:
@@ -61,8 +74,7 @@ def transposed_layout(node: Node) -> Layout:
     assert data is not None
     perm = permutation(node)
     view = tuple(perm.index(axis) for axis in data.type.order)
-    is_view = bool(out.users) and all(reads_strided(user, out, view) for user in out.users)
-    return view if is_view else None
+    return view if _all_read(out, view) else None
 
 
 def written_layout(node: Node) -> Layout:
@@ -71,9 +83,10 @@ def written_layout(node: Node) -> Layout:
     if sum(output is not None for output in node.outputs) > 1 or len(node.output.type.dims) > MAX_RANK:
         return None
     region = Region.of(node)
-    is_product = region.anchor is not None and region.anchor.is_op("MatMul")
-    if is_product and (region.chain or not region.is_computed(node.inputs[1])):
-        return None  # what is fused behind a product sees rows in the order of memory
+    anchor = region.anchor
+    is_product = anchor is not None and anchor.is_op("MatMul")
+    if anchor is not None and is_product and (len(node.inputs) > 2 or not region.is_computed(anchor.inputs[1])):
+        return None  # operands that are fused behind a product are read by row, in the order of memory
     perms = {tuple(permutation(user)) if user.is_op("Transpose") else () for user in node.output.users}
     layout = perms.pop() if len(perms) == 1 else ()
     return layout if layout and layout[-1] == len(layout) - 1 else None

@@ -157,3 +157,8 @@ for name, arguments in {
     FAMILY.graph(f"MatMul of transposed, {name}", lambda g, a=arguments: matmul_of_transposed(g, *a))
 FAMILY.graph("MatMul of transposed, scaled and masked", lambda g: g("Add", g("Mul", matmul_of_transposed(
     g, (2, 5, 3, 4), (2, 6, 3, 4), (HEADS, (0, 2, 3, 1))), W(np.array(0.5, np.float32))), (2, 3, 5, 6)))  # fmt: skip
+FAMILY.graph("MatMul of transposed, elementwise between", lambda g: g("Transpose", g("Relu", g("MatMul", g("Tanh", g(
+    "Transpose", (2, 5, 3, 4), perm=list(HEADS))), g("Mul", g("Transpose", (2, 6, 3, 4), perm=[0, 2, 3, 1]), scalar(
+        0.5)))), perm=list(HEADS)))  # fmt: skip
+FAMILY.graph("elementwise behind a Transpose, read by others too", lambda g: [x := g("Tanh", g(
+    "Transpose", (2, 5, 3, 4), perm=list(HEADS))), g("MatMul", x, (2, 3, 4, 6)), g("ReduceSum", x)])  # fmt: skip
