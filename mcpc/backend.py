@@ -25,7 +25,7 @@ from mcpc.onnx_defaults import overridable
 Array = np.ndarray[Any, Any]
 
 
-class McpcRep(BackendRep):  # type: ignore[misc]  # onnx.backend is not typed
+class McpcRep(BackendRep):
     """A model that is ready to run."""
 
     def __init__(self, session: Session, inputs: Sequence[str]) -> None:
@@ -44,7 +44,7 @@ class McpcRep(BackendRep):  # type: ignore[misc]  # onnx.backend is not typed
         return tuple(self.session.run(None, feeds))
 
 
-class McpcBackend(Backend):  # type: ignore[misc]
+class McpcBackend(Backend):
     @classmethod
     def is_compatible(cls, model: ModelProto, device: str = "CPU", **kwargs: Any) -> bool:
         """Whether ``model`` can be prepared."""

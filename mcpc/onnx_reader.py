@@ -176,9 +176,10 @@ class _Reading:
         for tensor in source.initializer:
             self.keep_out(tensor, tensor.name, graph)
         for node in source.node:
-            dense, thin = (_attribute(node, name) if _is_constant(node) else None for name in ("value", "sparse_value"))
-            if dense is not None or thin is not None:
-                self.keep_out(dense.t if dense is not None else thin.sparse_tensor, node.output[0], graph)
+            if _is_constant(node) and (dense := _attribute(node, "value")) is not None:
+                self.keep_out(dense.t, node.output[0], graph)
+            elif _is_constant(node) and (sparse_value := _attribute(node, "sparse_value")) is not None:
+                self.keep_out(sparse_value.sparse_tensor, node.output[0], graph)
             else:
                 graph.node.append(node)
         for node in walk(graph.node):

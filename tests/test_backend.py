@@ -33,6 +33,7 @@ def test_nodes_of_onnx_itself() -> None:
     found = {case.name: case for case in onnx_tests.load_model_tests(kind="node")}
     for name in SAMPLE:
         case = found[f"test_{name}"]
+        assert case.model is not None
         rep = mcpc.backend.prepare(case.model)
         for inputs, outputs in case.data_sets or []:
             got = list(rep.run([array(each) for each in inputs]))

@@ -91,7 +91,7 @@ def test_what_does_not_fit_is_said(
 
 
 def test_python_takes_the_same(model: Path, tmp_path: Path) -> None:
-    dims = {"N": 4, "p2o.DynamicDimension.1": (1, 8)}
+    dims: dict[str, Any] = {"N": 4, "p2o.DynamicDimension.1": (1, 8)}
     path = mcpc.compile(model, output=tmp_path / "m.mcp26bin", dims=dims, input_shapes={"x": (None, None, 2, 3)})
     document = mcpc.inspect(path)
     assert document["inputs"][0]["shape"] == [4, "p2o.DynamicDimension.1", 2, 3]

@@ -38,7 +38,8 @@ def build() -> bytes:
     outputs = [info("y", TensorProto.FLOAT, ["N", 2]), info("z", TensorProto.FLOAT, ["K"])]
     initial = {"w": W, "bias": np.array([5, 6], np.float32), "scales": SCALES}
     graph = helper.make_graph(nodes, "g", inputs, outputs, [from_array(array, name) for name, array in initial.items()])
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8).SerializeToString()
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    return bytes(model.SerializeToString())
 
 
 @pytest.fixture(scope="module")

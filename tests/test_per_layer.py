@@ -36,7 +36,8 @@ def build(scale: float = 1.0) -> bytes:
     inputs, outputs = [info("x", TensorProto.FLOAT, ["N", 3, 6, 6])], [info("y", TensorProto.FLOAT, ["N", 2])]
     initial = [from_array(array, name) for name, array in weights.items()]
     graph = helper.make_graph(nodes, "net", inputs, outputs, initial)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8).SerializeToString()
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    return bytes(model.SerializeToString())
 
 
 @pytest.fixture(scope="module")

@@ -186,7 +186,7 @@ def test_attributes_that_a_call_leaves_out_have_the_functions_default() -> None:
 
 
 def test_text_is_refused_once_where_it_is_read() -> None:
-    labels = helper.make_tensor("labels", TensorProto.STRING, [2], [b"cat", b"dog"])
+    labels = TensorProto(name="labels", data_type=TensorProto.STRING, dims=[2], string_data=[b"cat", b"dog"])
     nodes = [node("Gather", "labels i", "found", name="lookup"), node("Equal", "found s", "y", name="same")]
     inputs = [tensor("i", 2, dtype=TensorProto.INT64), tensor("s", 2, dtype=TensorProto.STRING)]
     original = model(nodes, inputs, [tensor("y", 2, dtype=TensorProto.BOOL)])
@@ -251,7 +251,7 @@ def test_an_initializer_listed_as_an_input_is_its_default() -> None:
 
 
 def test_shapes_and_packed_weights_stay_constants() -> None:
-    weights = {"w": np.ones((4, 3, 1, 1), np.float32), "s": np.array([1, -1], np.int64)}
+    weights: dict[str, Array] = {"w": np.ones((4, 3, 1, 1), np.float32), "s": np.array([1, -1], np.int64)}
     nodes = [node("Conv", "x w", "c"), node("Reshape", "c s", "y")]
     original = with_default(model(nodes, [tensor("x", 1, 3, 2, 2)], [tensor("y", 1, 16)], weights), "w", "s")
     told: list[tuple[str, str, str]] = []

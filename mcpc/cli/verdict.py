@@ -33,12 +33,12 @@ def print_verdict(
         rows = [(*_numbers(each), each.name) for each in comparisons]
         click.echo(console.table(("verdict", "max difference", "of tolerance", "output"), rows, right=(1, 2)))
         if layers:
-            rows = [
+            layer_rows = [
                 (*_numbers(each.comparison), each.against, each.layer.op, each.layer.name, each.layer.node)
                 for each in layers
             ]
             headers = ("verdict", "max difference", "of tolerance", "against", "operators", "tensor", "node")
-            click.echo("\n" + console.table(headers, rows, right=(1, 2)))
+            click.echo("\n" + console.table(headers, layer_rows, right=(1, 2)))
     for fault in faults:
         click.echo(fault, err=True)
     return RuntimeFault.exit_code if faults else 0
