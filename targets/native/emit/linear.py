@@ -10,6 +10,7 @@ from mcpc.ops.window import Window
 
 from ..iteration import rows_and_columns, steps_of
 from ..kernel import Array, KernelBuilder, unsupported
+from ..layout import reads_planar
 from . import quantize
 from .product import plain_matmul
 from .quantize import Stored
@@ -17,6 +18,9 @@ from .registry import emits
 
 #: As in matmul.h.
 MATMUL_COLUMNS = 64
+
+#: Of one channel, taps in a row of a kernel that are too few for conv.h to read them as one run of memory.
+SHORT_RUN = 16
 
 
 def pack_panels(matrix: Array, nr: int) -> Array:
@@ -80,7 +84,8 @@ def conv(b: KernelBuilder) -> None:
     kernel = "x".join(map(str, window.kernel))
     taps = w.map(lambda a: a.reshape(out_c, group_in, -1))
     epilogue = b.epilogue_with(bias)
-    is_planar = x_type.layout is None and not is_channels_last(x_type)
+    is_thin = in_c == 1 and taps.data.shape[2] > 1 and window.kernel[-1] <= SHORT_RUN and reads_planar(anchor, x_type)
+    is_planar = is_thin or (x_type.layout is None and not is_channels_last(x_type))
     pointwise = groups == 1 and taps.data.shape[2] == 1 and x_type.dims[2:] == y_type.dims[2:] and is_dense(window)
     if is_planar:
         b.label = f"conv planar {kernel}"
