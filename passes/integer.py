@@ -55,7 +55,7 @@ def _rewrite(graph: Graph, node: Node, ctx: PassContext) -> None:
 
     def add(op: str, *inputs: Value | None, **attrs: Any) -> Value:
         out = Value(graph.fresh(f"{node.output.name}.{op.lower()}"), TensorType(DType.float32, None))
-        new = Node(op, inputs, [out], attrs, node.name)
+        new = Node(op, inputs, [out], attrs, node.name if op == "MatMulInteger" else out.name)
         ops.infer_node(new, ops.InferContext())
         graph.insert_before(node, [new])
         return out
