@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,9 @@ from onnx import TensorProto, helper
 from onnx.numpy_helper import from_array
 
 import mcpc
-from mcpc.artifact import Artifact
+from mcpc.artifact import Artifact, Code, Contents, write_artifact
 from mcpc.cli.options import read_bounds
-from mcpc.errors import RuntimeFault
+from mcpc.errors import FormatError, RuntimeFault
 from mcpc.loader import Session
 from mcpc.verification import selftest, verify
 
@@ -113,3 +114,33 @@ def test_ranges_on_the_command_line() -> None:
     assert read_bounds(("N=4", "W=1..32", "H=..8", "a=b=2..")) == {
         "N": 4, "W": (1, 32), "H": (0, 8), "a=b": (2, None)
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("input", 9), ("shard", 9), ("offset", 1 << 40), ("offset", 2), ("bytes", 8), ("shape", [2]), ("shape", [2, 3])],
+)
+def test_a_damaged_default_is_refused(files: tuple[Path, Path], field: str, value: Any, tmp_path: Path) -> None:
+    path = damaged(files[1], tmp_path / "bad.mcp26bin", lambda meta: setattr(meta.defaults[0], field, value))
+    with pytest.raises(FormatError, match=r"E501.*Meta\.defaults"):
+        mcpc.load(path)
+
+
+def test_two_defaults_of_one_input_are_refused(files: tuple[Path, Path], tmp_path: Path) -> None:
+    path = damaged(files[1], tmp_path / "bad.mcp26bin", lambda meta: meta.defaults.append(meta.defaults[0]))
+    with pytest.raises(FormatError, match=r"E501.*Meta\.defaults"):
+        mcpc.load(path)
+
+
+def damaged(artifact: Path, path: Path, damage: Callable[[Any], object]) -> Path:
+    """The artifact with other metadata, sealed again."""
+    with Artifact.open(artifact) as opened:
+        meta = opened.meta
+        code = [
+            Code(each.name, each.isa, opened.section(each.section), each.entry, each.plan, tuple(each.features or []))
+            for each in meta.code
+        ]
+        shards = [opened.section(each.section) for each in meta.shards]
+    damage(meta)
+    write_artifact(path, Contents(meta, code, shards))
+    return path
