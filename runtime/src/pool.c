@@ -9,6 +9,9 @@
 /* Looks at an idle pool before sleeping: some 50 microseconds, longer than most steps between two loops. */
 enum { SPINS = 2000 };
 
+/* Chunks a worker that even out any loop; with more the workers only meet at the counter, and in lines of the result. */
+enum { CHUNKS = 32 };
+
 static void pause_briefly(void) {
 #if defined(__x86_64__)
     __asm__ volatile("pause");
@@ -103,6 +106,8 @@ void mcp26_pool_stop(mcp26_pool *pool) {
 int32_t mcp26_pool_run(mcp26_pool *pool, mcp26_env *env, mcp26_body body, void *argument, int64_t count,
                        int64_t grain) {
     if (count <= 0) return 0;
+    int64_t share = count / ((int64_t)CHUNKS * pool->worker_count);
+    if (grain < share) grain = share;
     if (grain < 1) grain = 1;
     if (pool->worker_count == 1 || count <= grain) {
         int32_t status = body(env, argument, 0, count, 0);
