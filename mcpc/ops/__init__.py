@@ -12,6 +12,7 @@ from mcpc.ops import (  # noqa: F401
     contrib_quantized,
     channels,
     detect,
+    einsum,
     elementwise,
     generate,
     index,

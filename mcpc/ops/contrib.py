@@ -78,7 +78,7 @@ class Contrib(OpDef):
         return expansion.nodes, outputs
 
 
-def stands_for(*names: str, domain: str = DOMAIN) -> Callable[[Build], Build]:
+def stands_for(*names: str, domain: str = DOMAIN, versions: tuple[int, int] = (1, 1)) -> Callable[[Build], Build]:
     """Declare operators by the function that builds what they stand for."""
 
     def declare(build: Build) -> Build:
@@ -86,7 +86,7 @@ def stands_for(*names: str, domain: str = DOMAIN) -> Callable[[Build], Build]:
             outputs = Contrib("", infer, moves, ACCUMULATED, build=build).expand(node, context, Graph(""))[1]
             return [TensorType(DType.float32, None) if value is None else value.type for value in outputs]
 
-        register(*(Contrib(name, infer, moves, ACCUMULATED, (1, 1), domain, build=build) for name in names))
+        register(*(Contrib(name, infer, moves, ACCUMULATED, versions, domain, build=build) for name in names))
         return build
 
     return declare
