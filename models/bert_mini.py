@@ -43,12 +43,13 @@ def build(
     pooled = b.node("Gemm", "pooler/dense/Gemm", [first, weight, bias], alpha=1.0, beta=1.0, transB=1)
     b.node("Tanh", "pooler/activation/Tanh", [pooled], "pooler_output")
     shape = [batch, sequence]
+    inputs = ("input_ids", "attention_mask", "token_type_ids")
     return b.model(
         "bert_mini",
-        {"input_ids": shape, "attention_mask": shape, "token_type_ids": shape},
+        dict.fromkeys(inputs, shape),
         {"last_hidden_state": [*shape, HIDDEN], "pooler_output": [batch, HIDDEN]},
         opset=14,
-        input_type=TensorProto.INT64,
+        input_types=dict.fromkeys(inputs, TensorProto.INT64),
     )
 
 

@@ -30,6 +30,7 @@ BUILDERS = {
     "yolov8n": Builder("yolov8n", "object detector, 3.2 M parameters, decodes its boxes"),
     "deit-tiny": Builder("deit_tiny", "vision transformer, 5.7 M parameters"),
     "bert-mini": Builder("bert_mini", "text encoder, 11.2 M parameters, batch and sequence symbolic"),
+    "llama-mini": Builder("llama_mini", "text decoder, 2.4 M parameters, keys and values of the past in and out"),
     "ds-cnn": Builder("ds_cnn", "keyword spotting, 23 thousand parameters"),
     "gru": Builder("recurrent", "two GRU layers, batch and time symbolic, state in and out", "gru"),
     "lstm": Builder("recurrent", "two bidirectional LSTM layers, batch and time symbolic, state in and out", "lstm"),

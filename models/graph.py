@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -105,15 +105,18 @@ class GraphBuilder:
         inputs: dict[str, Sequence[Size]],
         outputs: dict[str, Sequence[Size]],
         opset: int = 17,
-        input_type: int | None = None,
+        input_types: Mapping[str, int] | None = None,
     ) -> onnx.ModelProto:
-        """The checked model. Inputs and outputs by name with their shapes, float32 unless ``input_type`` says."""
+        """The checked model. Inputs and outputs by name with their shapes, float32 unless ``input_types`` says."""
         from onnx import TensorProto, checker, helper
 
         graph = helper.make_graph(
             self.nodes,
             name,
-            [helper.make_tensor_value_info(n, input_type or TensorProto.FLOAT, s) for n, s in inputs.items()],
+            [
+                helper.make_tensor_value_info(n, (input_types or {}).get(n, TensorProto.FLOAT), shape)
+                for n, shape in inputs.items()
+            ],
             [helper.make_tensor_value_info(n, TensorProto.FLOAT, shape) for n, shape in outputs.items()],
             self.weights,
         )

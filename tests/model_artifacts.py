@@ -44,6 +44,7 @@ CASES = {
     "deit-tiny": _IMAGE,
     "ds-cnn": Case(((1,),), (1,)),
     "bert-mini": _TEXT,
+    "llama-mini": Case(((1, 8, 0), (2, 5, 3), (1, 1, 40), (2, 1, 0)), (1, 2, 5)),
     "gru": _SEQUENCE,
     "lstm": _SEQUENCE,
     "magika": Case(((1,), (3,), (2,), (5,)), (2,)),

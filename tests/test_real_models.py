@@ -113,6 +113,25 @@ def test_quantized_network_is_as_near_as_its_rounding_lets_it(workshop: Workshop
     assert np.mean(ours) < 2 * np.mean(noisy) < 0.4
 
 
+def test_tokens_one_by_one_give_what_the_whole_text_gives(workshop: Workshop) -> None:
+    """A decoder that reads a prompt with an empty past, then a token a run with the keys and values fed back."""
+    whole = feeds("llama-mini", (1, 12, 0))
+    want = reference(workshop.model("llama-mini"), whole)["logits"]
+    pasts = [name for name in whole if name.startswith("past")]
+    given = dict(whole)
+    got = []
+    with mcpc.load(workshop.artifact("llama-mini"), threads=2) as session:
+        for end in (5, *range(6, 13)):
+            begin = 0 if end == 5 else end - 1
+            given["input_ids"] = whole["input_ids"][:, begin:end]
+            given["position_ids"] = whole["position_ids"][:, begin:end]
+            given["attention_mask"] = whole["attention_mask"][:, :end]
+            outputs = run(session, given)
+            got.append(outputs["logits"])
+            given |= {name: outputs[name.replace("past_key_values", "present")] for name in pasts}
+    np.testing.assert_allclose(np.concatenate(got, 1), want, rtol=1e-3, atol=1e-4 * np.abs(want).max())
+
+
 # ---- the tasks
 
 
