@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from mcpc import ops
-from mcpc.ir import DType, Graph, Node, Value
+from mcpc.ir import DType, Graph, Node, Value, dim
+from mcpc.ops.context import same
 from mcpc.pipeline import Pass, PassContext
 from mcpc.rewrite import constant_of, control_flow_graphs, made_by, only_user
 
 from .fuse import replace_by_fused
-from .rules.shapes import constant_scalar, same_type
+from .rules.shapes import constant_scalar, same_dims, same_type
 
 #: Batch, heads, rows, columns.
 MAX_RANK = 4
@@ -19,9 +20,9 @@ MAX_RANK = 4
 
 @dataclass(frozen=True)
 class FuseAttention(Pass):
-    """The fused node has kind "attention"; its body holds the parts as they were, in this order: scalar factors of
-    queries and keys, MatMul, elementwise operators of its result and any that broadcast to it, Softmax, perhaps
-    Where(IsNaN(p), 0, p), MatMul."""
+    """The fused node has kind "attention"; its body holds the parts as they were, in this order: what repeats heads of
+    keys and values; scalar factors of queries and keys; MatMul; elementwise operators of its result and any that
+    broadcast to it; Softmax; perhaps Where(IsNaN(p), 0, p); MatMul."""
 
     name: ClassVar[str] = "attention"
 
@@ -49,11 +50,12 @@ def _parts(root: Node, graph: Graph) -> list[Node] | None:
     q, k = chain[0].inputs
     assert q is not None and k is not None
     scales = [*_scales(q, graph), *_scales(k, graph)]
+    repeats = _repeats(k if not scales or scales[-1].output is not k else _unscaled(k), v, graph)
     ranks = [value.type.rank for value in (q, k, v)]
     if not all(rank is not None and 2 <= rank <= MAX_RANK for rank in ranks) or k.is_constant:
         return None
     is_float = all(value.dtype is DType.float32 for value in (q, k, v))
-    return [*scales, *chain, softmax, *guard, root] if is_float else None
+    return [*repeats, *scales, *chain, softmax, *guard, root] if is_float else None
 
 
 def _scales(value: Value, graph: Graph) -> list[Node]:
@@ -65,6 +67,47 @@ def _scales(value: Value, graph: Graph) -> list[Node]:
         if x is not None and constant_scalar(factor) is not None and same_type(x, value):
             return [*_scales(x, graph), node]
     return []
+
+
+def _unscaled(value: Value) -> Value:
+    """What :func:`_scales` of ``value`` start from."""
+    node = made_by(value, "Mul", "Div")
+    if node is None:
+        return value
+    return _unscaled(next(x for x in node.inputs if x is not None and not x.is_constant))
+
+
+def _repeats(k: Value, v: Value, graph: Graph) -> list[Node]:
+    """The nodes that give every head of keys and values to a group of queries' heads (grouped-query attention)."""
+    transpose = made_by(k, "Transpose")
+    if transpose is None or transpose.attrs.get("perm") != [0, 1, 3, 2] or not only_user(k, graph):
+        return []
+    keys, values = _repeat(transpose.inputs[0], graph), _repeat(v, graph)
+    if not keys or not values or not same(keys[1].output.type.dims[2], values[1].output.type.dims[2]):
+        return []
+    return [*keys, transpose, *values]
+
+
+def _repeat(value: Value | None, graph: Graph) -> list[Node]:
+    """Reshape [B, H, T, D] → [B, H, 1, T, D], Expand → [B, H, G, T, D] and Reshape → [B, H·G, T, D], which make
+    ``value``; empty where it is made otherwise."""
+    merge = made_by(value, "Reshape")
+    expand = made_by(merge.inputs[0], "Expand") if merge is not None else None
+    unsqueeze = made_by(expand.inputs[0], "Reshape", "Unsqueeze") if expand is not None else None
+    source = unsqueeze.inputs[0] if unsqueeze is not None else None
+    if merge is None or expand is None or unsqueeze is None or source is None or source.type.rank != MAX_RANK:
+        return []
+    batch, heads, rows, size = source.type.dims
+    if expand.output.shape is None or len(expand.output.shape) != MAX_RANK + 1:
+        return []
+    group = expand.output.shape[2]
+    shapes = (
+        (unsqueeze, (batch, heads, 1, rows, size)),
+        (expand, (batch, heads, group, rows, size)),
+        (merge, (batch, dim(heads * group), rows, size)),
+    )
+    nodes = [node for node, shape in shapes if same_dims(node.output.shape, shape) and only_user(node.output, graph)]
+    return nodes if len(nodes) == len(shapes) else []
 
 
 def _softmax(value: Value | None, graph: Graph) -> tuple[Node, list[Node]] | None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -108,16 +110,19 @@ UNBOUNDED: dict[str, str | Dim] = {"before": "ATTENTION_ALL", "after": "ATTENTIO
 
 @emits(ATTENTION)
 def fused_attention(b: KernelBuilder) -> None:
-    """A body of MatMul, elementwise operators, Softmax, perhaps a replacement of NaN, MatMul."""
+    """A body as passes/attention.py makes it."""
     body = b.node.body
     assert body is not None
     first, *_, last = [node for node in body.nodes if node.is_op("MatMul")]
-    (q, factor_q), (k, factor_k), v = unscaled(first.inputs[0]), unscaled(first.inputs[1]), last.inputs[1]
+    sources = [source_of(value) for value in (*first.inputs, last.inputs[1])]
+    q, k, v = (source.value for source in sources)
     q_type, k_type, v_type = (b.outer(value).type for value in (q, k, v))
+    factor = math.prod(source.factor for source in sources)
     out = b.node.output.type
     batch = (*[1] * (4 - len(out.dims)), *out.dims[:-2])
-    total = k_type.dims[-1]
-    s = AttentionSizes(batch[0], batch[1], batch[1], out.dims[-2], 0, total, q_type.dims[-1], out.dims[-1])
+    assert first.inputs[1] is not None
+    total, kv_heads = first.inputs[1].type.dims[-1], batch[1] if sources[1].group == 1 else k_type.dims[1]
+    s = AttentionSizes(batch[0], batch[1], kv_heads, out.dims[-2], 0, total, q_type.dims[-1], out.dims[-1])
     score = Score(b)
 
     def operand(value: Value) -> str:
@@ -128,13 +133,14 @@ def fused_attention(b: KernelBuilder) -> None:
 
     printer = Printer(operand)
     printer.define(first.output, "acc")
-    factor = float32(factor_q * factor_k)
     for node in b.region.chain:
         printer.node(node)
-    score.lines = [f"acc = acc * {factor};"] * (factor_q * factor_k != 1.0) + printer.statements
+    score.lines = [f"acc = acc * {float32(factor)};"] * (factor != 1.0) + printer.statements
     result = printer.text(softmax_of(body.nodes).inputs[0] or first.output)
     b.headers.append("vmath.h")
     batch_k, head_k, component, key = steps_of(k_type)
+    if sources[1].is_transposed:
+        component, key = key, component
     keys = keys_text(b, (b.input(k), (batch_k, head_k, key, component)), (b.input(v), steps_of(v_type)), total)
     call(b, s, score, result, {
         "q": b.input(q), "q_step": steps_text(b, steps_of(q_type)),
@@ -143,17 +149,31 @@ def fused_attention(b: KernelBuilder) -> None:
     })  # fmt: skip
 
 
-def unscaled(value: Value | None) -> tuple[Value, float]:
-    """A value that comes from outside the body, and the factor that the body gives it."""
+@dataclass(frozen=True)
+class Source:
+    """What an operand of a body's product is made of inside the body: a value from outside, times ``factor``, its last
+    two dimensions exchanged, its heads repeated ``group`` times each."""
+
+    value: Value
+    factor: float = 1.0
+    is_transposed: bool = False
+    group: Dim = 1
+
+
+def source_of(value: Value | None) -> Source:
     assert value is not None
     node = value.producer
     if node is None:
-        return value, 1.0
-    x, other = node.inputs if node.inputs[1] is not None and node.inputs[1].is_constant else node.inputs[::-1]
-    assert other is not None and other.data is not None
-    number = float(other.data.reshape(-1)[0])
-    outer, factor = unscaled(x)
-    return outer, factor / number if node.is_op("Div") else factor * number
+        return Source(value)
+    if node.is_op("Mul", "Div"):
+        x, other = node.inputs if node.inputs[1] is not None and node.inputs[1].is_constant else node.inputs[::-1]
+        assert other is not None and other.data is not None
+        inner, number = source_of(x), float(other.data.reshape(-1)[0])
+        return replace(inner, factor=inner.factor / number if node.is_op("Div") else inner.factor * number)
+    inner = source_of(node.inputs[0])
+    if node.is_op("Transpose"):
+        return replace(inner, is_transposed=not inner.is_transposed)
+    return replace(inner, group=node.output.type.dims[2]) if node.is_op("Expand") else inner
 
 
 def softmax_of(nodes: Sequence[Node]) -> Node:

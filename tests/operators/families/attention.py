@@ -117,6 +117,23 @@ case("layer", lambda g: layer(g, 2, 7, 3, 8))
 case("layer, scaled queries", lambda g: layer(g, 1, 66, 2, 12, both=True))
 
 
+# ---- a head of keys for several of queries
+def grouped(g: Graph, scaled: bool, values_too: bool = True) -> str:
+    def repeated(x: Any) -> str:
+        wide = g("Expand", g("Unsqueeze", x, W(np.array([2]))), W(np.array([2, 2, 3, 5, 4])))
+        return str(g("Reshape", wide, g.constant([2, 6, 5, 4])))
+
+    k = g("Transpose", repeated((2, 2, 5, 4)), perm=[0, 1, 3, 2])
+    s = g("MatMul", (2, 6, 7, 4), g("Mul", k, scalar(0.3)) if scaled else k)
+    v = repeated((2, 2, 5, 4)) if values_too else g.input((2, 6, 5, 4))
+    return str(g("MatMul", g("Softmax", g("Add", s, (6, 7, 5)), axis=-1), v))
+
+
+case("grouped", lambda g: grouped(g, scaled=False))
+case("grouped, scaled keys", lambda g: grouped(g, scaled=True))
+case("grouped, keys only", lambda g: grouped(g, scaled=False, values_too=False))
+
+
 # ---- not attention after all
 def shared(g: Graph) -> list[str]:
     q, k, v = qkv()
