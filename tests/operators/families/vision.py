@@ -132,3 +132,54 @@ case(
         ints(1, 3, 4, 6),
     ),
 )
+
+# ---- NonMaxSuppression
+CORNERS = np.array(
+    [[[0, 0, 1, 1], [0, 0.1, 1, 1.1], [0, -0.1, 1, 0.9], [0, 10, 1, 11], [1, 11.1, 0, 10.1], [0, 100, 1, 101]]],
+    np.float32,
+)
+SCORES = np.array([[[0.9, 0.75, 0.6, 0.95, 0.5, 0.3], [0.5, 0.5, 0.5, 0.5, 0.5, 0.5]]], np.float32)
+
+
+def number(value: float) -> W:
+    return W(np.array([value], np.float32))
+
+
+def nms(name: str, boxes: Any, scores: Any, *scalars: Any, **attrs: Any) -> None:
+    op(f"NonMaxSuppression, {name}", "NonMaxSuppression", boxes, scores, *scalars, **attrs)
+
+
+nms("threshold", CORNERS, SCORES, ints(3), number(0.5), number(0.4))
+nms("ties, all boxes", CORNERS, SCORES, ints(10), number(0.5))
+nms("no overlap allowed", CORNERS, SCORES, ints(10), number(0), number(0))
+nms("one box a class", CORNERS, SCORES, ints(1), number(0.5), number(0))
+nms("no box", CORNERS, SCORES, ints(3), number(0.5), number(2))
+nms("numbers are data", CORNERS, SCORES, np.array([2]), np.array([0.3], np.float32), np.array([0.55], np.float32))
+nms(
+    "two items",
+    np.concatenate([CORNERS, CORNERS[:, ::-1] * 2]),
+    np.concatenate([SCORES, SCORES[:, ::-1]]),
+    ints(4),
+    number(0.4),
+)
+CENTERS = np.random.default_rng(3).random((2, 300, 4), np.float32) * np.array([10, 10, 3, 3], np.float32)
+MANY = np.random.default_rng(4).random((2, 3, 300), np.float32)
+nms("many centred boxes", CENTERS, MANY, ints(40), number(0.3), number(0.1), center_point_box=1)
+case(
+    "NonMaxSuppression, Gather",
+    lambda g: g(
+        "Gather",
+        boxes := g.input(CORNERS[0]),
+        g(
+            "Squeeze",
+            g(
+                "Slice",
+                g("NonMaxSuppression", g("Unsqueeze", boxes, ints(0)), SCORES[:, :1], ints(3), number(0.5)),
+                ints(2),
+                ints(3),
+                ints(1),
+            ),
+            ints(1),
+        ),
+    ),
+)
