@@ -7,6 +7,7 @@ beforehand."""
 from . import (
     attention,
     channels,
+    detect,
     elementwise,
     index,
     integer,
@@ -32,6 +33,7 @@ __all__ = [
     "attention",
     "channels",
     "copy_step",
+    "detect",
     "elementwise",
     "emit",
     "emit_sizes",
