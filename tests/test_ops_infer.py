@@ -315,6 +315,11 @@ TRIALS: dict[str, list[tuple[list[Array], dict[str, Any]]]] = {
     "HardSigmoid": [([FINITE], {}), ([FINITE], {"alpha": 0.3, "beta": 0.4})],
     "Shrink": [([FINITE], {}), ([FINITE], {"lambd": 1.2, "bias": 0.4})],
     "Gelu": [([FINITE], {}), ([FINITE], {"approximate": "tanh"})],
+    "QuantizeLinear": [([FINITE, np.array(0.5, F32)], {}),
+                       ([FINITE * 100, np.array(0.5, F32), np.array(3, np.int8)], {}),
+                       ([FINITE, abs(FINITE) + F32(0.1)], {"axis": 0})],
+    "DequantizeLinear": [([np.array([-128, 3, 127], np.int8), np.array(0.3, F32), np.array(-128, np.int8)], {}),
+                         ([np.array([1 << 30, -5], np.int32), np.array([0.3, 0.7], F32)], {"axis": 0})],
 }  # fmt: skip
 
 ELEMENTWISE = [definition for definition in ops.definitions() if isinstance(definition, ops.Elementwise)]
@@ -366,7 +371,7 @@ def test_attributes_and_types_are_onnxs(definition: ops.Elementwise) -> None:
             continue
         wanted = helper.get_attribute_value(attribute.default_value)
         assert defaults[name] == (wanted.decode() if isinstance(wanted, bytes) else pytest.approx(wanted)), name
-    if definition.name in ("Where", "Cast", "CastLike"):
+    if definition.name in ("Where", "Cast", "CastLike", "QuantizeLinear", "DequantizeLinear"):
         return
     attrs = {"direction": "LEFT"} if definition.name == "BitShift" else {}
     accepted = set()
@@ -440,6 +445,18 @@ BAD: list[tuple[str, list[Array | None], dict[str, Any], str, str]] = [
     ("LeakyRelu", [random(2)], {"alpha": "much"}, "E102", "much"),
     ("And", [random(2), random(2)], {}, "E104", "float32"),
     ("MatMul", [random(2, 3), random(4, 5)], {}, "E104", "inner sizes"),
+    ("MatMulInteger", [random(2, 3, dtype=np.int8), random(4, 5, dtype=np.int8)], {}, "E104", "of MatMulInteger"),
+    ("MatMulInteger", [random(2, 3), random(3, 5)], {}, "E104", "float32, which MatMulInteger does not take"),
+    ("MatMulInteger", [*[random(2, 2, dtype=np.int8)] * 2, random(3, dtype=np.int8)], {}, "E104", "one number or 2"),
+    ("MatMulInteger", [*[random(2, 2, dtype=np.int8)] * 2, np.array(1, np.uint8)], {}, "E104", "zero point of input 0"),
+    ("ConvInteger", [random(1, 3, 4, 4, dtype=np.int8), random(2, 4, 2, 2, dtype=np.int8)], {}, "E104", "3 channels"),
+    ("QuantizeLinear", [random(2, 3), random(2)], {"axis": 1}, "E104", "the scale of float32"),
+    ("QuantizeLinear", [random(2, 3), random(2)], {"axis": 2}, "E104", "axis 2 is out of range"),
+    ("QuantizeLinear", [random(2, 3), random(1), random(1, dtype=np.int32)], {}, "E102", "cannot make int32"),
+    ("DequantizeLinear", [random(2, 3, dtype=np.int8), random(2, 1)], {"block_size": 2}, "E104", "the scale of int8"),
+    ("DequantizeLinear", [random(2, 3, dtype=np.int8), random(3)], {"block_size": -2}, "E102", "block_size is -2"),
+    ("DequantizeLinear", [random(2, dtype=np.int8), random(1), np.array(1, np.uint8)], {}, "E104", "the zero point is"),
+    ("DynamicQuantizeLinear", [random(2, 3, dtype=np.int8)], {}, "E104", "int8, which DynamicQuantizeLinear"),
     ("Gemm", [random(2, 3), random(3, 5), random(4)], {}, "E104", "broadcast"),
     ("Concat", [random(2, 3), random(2)], {"axis": 0}, "E104", "ranks"),
     ("Concat", [random(2, 3), random(2, 4)], {"axis": 0}, "E104", "must be equal"),

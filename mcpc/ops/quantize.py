@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from mcpc.errors import ModelError
 from mcpc.ir import OPSET, Dim, DType, Node, TensorType, Value, dim
 from mcpc.ops import expr as e
 from mcpc.ops.context import (
@@ -47,41 +48,55 @@ def limits(dtype: DType) -> tuple[int, int]:
     return (0, 2**bits - 1) if dtype.name.startswith("u") else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
 
 
-def quantized(x: Expr, scale: Expr, zero: Expr | None, dtype: DType) -> Expr:
-    """``x`` stored as ``dtype``: halves go to the even neighbour, what is out of range to the nearest end, NaN to the
+def quantized(
+    x: Expr,
+    scale: Expr,
+    zero: Expr | None = None,
+    axis: int = 1,
+    block_size: int = 0,
+    output_dtype: int = 0,
+    precision: int = 0,
+    saturate: int = 1,
+    *,
+    stored: DType,
+) -> Expr:
+    """``x`` stored as ``stored``: halves go to the even neighbour, what is out of range to the nearest end, NaN to the
     lower one (as in ONNX Runtime's vector code)."""
-    if not dtype.name.removeprefix("u").startswith("int"):
-        return e.cast(x / scale, dtype)
-    low, high = limits(dtype)
-    steps = apply("round", x / scale)
+    steps = e.cast(x, DType.float32) / e.cast(scale, DType.float32)
+    if not stored.name.removeprefix("u").startswith("int"):
+        return e.cast(steps, stored)
+    low, high = limits(stored)
+    steps = apply("round", steps)
     if zero is not None:
         steps = steps + e.cast(zero, DType.float32)
     raised = where(steps > low, steps, low)
-    return e.cast(e.cast(where(raised < high, raised, high), DType.int32), dtype)
+    return e.cast(e.cast(where(raised < high, raised, high), DType.int32), stored)
 
 
-def dequantized(x: Expr, scale: Expr, zero: Expr | None) -> Expr:
-    stored = e.cast(x, DType.int32)
-    return e.cast(stored if zero is None else stored - e.cast(zero, DType.int32), DType.float32) * scale
+def dequantized(
+    x: Expr, scale: Expr, zero: Expr | None = None, axis: int = 1, block_size: int = 0, output_dtype: int = 0
+) -> Expr:
+    steps = e.cast(x, DType.int32)
+    steps = steps if zero is None else steps - e.cast(zero, DType.int32)
+    return e.cast(steps, DType.float32) * e.cast(scale, DType.float32)
 
 
 class Linear(Elementwise):
     """QuantizeLinear or DequantizeLinear: elementwise where the scale broadcasts as it is."""
 
     def applies(self, node: Node) -> bool:
-        x, scale = type_of(node, 0), type_of(node, 1)
-        if scale.shape is None or attribute(node, "block_size", 0):
-            return False
-        return all(size == 1 for size in scale.dims) or node.attrs.get("axis", 1) in (-1, (x.rank or 0) - 1)
+        x, scale = optional_type(node, 0), optional_type(node, 1)
+        if x is None or scale is None or scale.shape is None or node.attrs.get("block_size", 0):
+            return False  # the form is not known, or not elementwise
+        return all(size == 1 for size in scale.shape) or node.attrs.get("axis", 1) in (-1, (x.rank or 0) - 1)
 
     def expression(self, node: Node) -> Expr:
-        x, scale = e.arg(0), e.arg(1)
-        zero = None if node.input(2) is None else e.arg(2)
-        if type_of(node, 0).dtype is DType.int32 and self.name == "QuantizeLinear":
-            x = e.cast(x, DType.float32)
-        if self.name == "QuantizeLinear":
-            return quantized(x, scale, zero, stored_type(node))
-        return dequantized(x, scale, zero)
+        operands = [None if value is None else e.arg(index) for index, value in enumerate(node.inputs)]
+        more = {"stored": stored_type(node)} if self.name == "QuantizeLinear" else {}
+        try:
+            return self.build(*operands, **node.attrs, **more)
+        except TypeError as error:
+            fail(node, f"inputs or attributes of {node.op} do not fit: {str(error).split('() ')[-1]}", "E102")
 
 
 def output_dtype(node: Node) -> DType | None:
@@ -123,18 +138,27 @@ def _check_scale(node: Node) -> None:
 
 
 def infer_quantize(node: Node, context: InferContext) -> list[TensorType]:
+    LINEAR[node.op].expression(node)
     x = expect(node, 0, SCALES | {DType.int32})
     _check_scale(node)
     return [TensorType(stored_type(node), x.shape)]
 
 
 def infer_dequantize(node: Node, context: InferContext) -> list[TensorType]:
+    LINEAR[node.op].expression(node)
     x, scale = expect(node, 0, STORED | {DType.int32}), expect(node, 1, SCALES)
     _check_scale(node)
     zero = optional_type(node, 2)
     if zero is not None and zero.dtype is not x.dtype:
         fail(node, f"the zero point is {zero.dtype.name}, the input {x.dtype.name}")
     return [TensorType(output_dtype(node) or scale.dtype, x.shape)]
+
+
+def block_of(node: Node) -> int:
+    """The number of neighbours that share a scale, at most those of the axis where that is known; 0 without blocks."""
+    x, block = type_of(node, 0), attribute(node, "block_size", 0)
+    size = x.dims[axis_of(node, attribute(node, "axis", 1), len(x.dims))] if block else 0
+    return min(block, max(size, 1)) if isinstance(size, int) else block
 
 
 def spread(node: Node, parameter: Array) -> Array:
@@ -144,7 +168,7 @@ def spread(node: Node, parameter: Array) -> Array:
     if parameter.size == 1:
         return parameter.reshape((1,) * len(x.dims))
     axis = axis_of(node, attribute(node, "axis", 1), len(x.dims))
-    block = attribute(node, "block_size", 0)
+    block = block_of(node)
     if block:
         return np.repeat(parameter, block, axis)[(slice(None),) * axis + (slice(0, x.dims[axis]),)]
     return parameter.reshape([-1 if index == axis else 1 for index in range(len(x.dims))])
@@ -199,8 +223,33 @@ def infer_product(node: Node, context: InferContext) -> list[TensorType]:
     if node.op == "QLinearConv" and node.input(8) is not None:
         expect(node, 8, {DType.int32})
     product = in_float(node)
-    (type,) = (infer_matmul if product.op == "MatMul" else infer_conv)(product, context)
+    try:
+        (type,) = (infer_matmul if product.op == "MatMul" else infer_conv)(product, context)
+    except ModelError as error:
+        message = error.message.replace("float32[", "[").replace(product.op, node.op)
+        raise ModelError(error.code, message, op=node.op, node=node.name, hint=error.hint) from None
+    _check_parameters(node)
     return [replace(type, dtype=result)]
+
+
+def _check_parameters(node: Node) -> None:
+    """Scales and zero points are one number, or one a row of the left or a column of the right factor."""
+    (a, b), zeros, output = ZERO_POINTS[node.op]
+    is_matrix = "MatMul" in node.op
+    left, right = type_of(node, a), type_of(node, b)
+    rows = left.dims[-2] if is_matrix and left.rank is not None and left.rank > 1 else 1
+    columns: Dim = 1
+    if right.shape:
+        columns = right.dims[0] if not is_matrix else right.dims[-1] if len(right.shape) > 1 else 1
+    scales = () if output is None else ((a + 1, rows), (b + 1, columns), (output - 1, rows), (output, rows))
+    for index, count in ((zeros[0], rows), (zeros[1], columns), *scales):
+        type = optional_type(node, index)
+        if type is None or type.shape is None or all(size == 1 for size in type.shape):
+            continue
+        if len(type.shape) > 1 and is_matrix:
+            continue  # one for each matrix of a batch
+        if len(type.shape) > 1 or differ(type.shape[0], count):
+            fail(node, f"input {index} is {show(type)}, one number or {count} are needed")
 
 
 def cost_product(node: Node) -> Cost:
@@ -218,10 +267,10 @@ def cost_linear(node: Node) -> Cost:
 
 #: The operators that change between a tensor and its quantised form.
 LINEAR = {
-    name: Linear(name, infer, cost_linear, tolerance, (10, OPSET), build=lambda: e.arg(0))
-    for name, infer, tolerance in (
-        ("QuantizeLinear", infer_quantize, EXACT),
-        ("DequantizeLinear", infer_dequantize, ROUNDED),
+    definition.name: definition
+    for definition in (
+        Linear("QuantizeLinear", infer_quantize, cost_linear, EXACT, (10, OPSET), build=quantized),
+        Linear("DequantizeLinear", infer_dequantize, cost_linear, ROUNDED, (10, OPSET), build=dequantized),
     )
 }
 

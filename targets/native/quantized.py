@@ -9,7 +9,7 @@ import numpy as np
 
 from mcpc import ops
 from mcpc.ir import MCPC, DType, Graph, Node, TensorType, Value, product
-from mcpc.ops.quantize import in_bytes, limits, spread, stored_type
+from mcpc.ops.quantize import block_of, in_bytes, limits, spread, stored_type
 from mcpc.pipeline import Pass, PassContext
 
 from .lower import Before
@@ -74,12 +74,15 @@ class _Loop:
         self.body.append(node)
         return out
 
+    def real(self, value: Value) -> Value:
+        return value if value.dtype is DType.float32 else self("Cast", value, to=DType.float32)
+
     def quantized(self, steps: Value, zero: Value | None, dtype: DType) -> Value:
         """Whole or halved ``steps`` of the scale as mcpc.ops.quantize.quantized has it."""
         low, high = map(self.number, limits(dtype))
         steps = self("Round", steps)
         if zero is not None:
-            steps = self("Add", steps, self("Cast", zero, to=DType.float32))
+            steps = self("Add", steps, self.real(zero))
         steps = self("Where", self("Greater", steps, low), steps, low)
         steps = self("Where", self("Less", steps, high), steps, high)
         return self("Cast", self("Cast", steps, to=DType.int32), to=dtype)
@@ -142,7 +145,7 @@ def dequantized(node: Node) -> Array:
     steps = stored.astype(np.int32)
     if zero is not None:
         steps = steps - spread(node, zero.astype(np.int32))
-    return (steps.astype(np.float32) * spread(node, scale)).astype(node.output.dtype.numpy)
+    return (steps.astype(np.float32) * spread(node, scale.astype(np.float32))).astype(node.output.dtype.numpy)
 
 
 def _quantize(graph: Graph, node: Node) -> None:
@@ -156,7 +159,7 @@ def along_axis(graph: Graph, node: Node) -> None:
     x, scale, zero = node.inputs[0], node.inputs[1], node.input(2)
     assert x is not None and scale is not None
     parameters = [scale, *([] if zero is None else [zero])]
-    rank, block = len(x.type.dims), int(node.attrs.get("block_size", 0))
+    rank, block = len(x.type.dims), block_of(node)
     axis = int(node.attrs.get("axis", 1)) % rank
     size, rest = x.type.dims[axis], x.type.dims[axis + 1 :]
     is_open = [not isinstance(d, int) for d in rest]
@@ -182,12 +185,11 @@ def along_axis(graph: Graph, node: Node) -> None:
     x, scale = loop.operand(x), loop.operand(shaped[0])
     zero = loop.operand(shaped[1]) if len(shaped) > 1 else None
     if node.is_op("QuantizeLinear"):
-        x = x if x.dtype is scale.dtype else loop("Cast", x, to=scale.dtype)
-        loop.finish(loop.quantized(loop("Div", x, scale), zero, stored_type(node)))
+        loop.finish(loop.quantized(loop("Div", loop.real(x), loop.real(scale)), zero, stored_type(node)))
     else:
         stored = loop("Cast", x, to=DType.int32)
         stored = stored if zero is None else loop("Sub", stored, loop("Cast", zero, to=DType.int32))
-        result = loop("Mul", loop("Cast", stored, to=scale.dtype), scale)
+        result = loop("Mul", loop.real(stored), loop.real(scale))
         loop.finish(result if result.dtype is new.dtype else loop("Cast", result, to=new.dtype))
     if sizes is not None:
         new = _before(graph, node, "Reshape", new, graph.constant("sizes", np.array(sizes)))
