@@ -20,7 +20,7 @@ SAMPLE = (
     *("add_bcast", "argmax_negative_axis_keepdims_example", "cast_FLOAT_to_FLOAT16", "clip_default_inbounds"),
     *("concat_3d_axis_negative_2", "conv_with_strides_and_asymmetric_padding", "expand_dim_changed"),
     *("gather_negative_indices", "matmul_4d", "maxpool_2d_ceil", "or_bcast4v2d", "reshape_negative_dim"),
-    *("transpose_default", "split_variable_parts_2d_opset18", "where_long_example"),
+    *("transpose_default", "reduce_max_empty_set", "split_variable_parts_2d_opset18", "where_long_example"),
 )
 
 

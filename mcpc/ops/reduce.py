@@ -61,7 +61,7 @@ def infer_reduce(node: Node, context: InferContext) -> list[TensorType]:
     axes = vector(node, context, 1) if node.input(1) is not None else []
     if axes is None or None in axes:  # only data can show which axes go
         if keep:
-            bounds: list[Dim] = list(x.shape)
+            bounds: list[Dim] = [larger(size, 1) for size in x.shape]  # nothing is reduced to one
         elif axes is None:
             return [TensorType(x.dtype, None)]
         else:
