@@ -11,6 +11,7 @@ from mcpc.ops import (  # noqa: F401
     contrib,
     contrib_quantized,
     channels,
+    composed,
     detect,
     einsum,
     elementwise,
@@ -29,6 +30,7 @@ from mcpc.ops import (  # noqa: F401
     search,
     select,
     shape,
+    signal,
     vision,
 )
 from mcpc.ops.context import InferContext

@@ -65,6 +65,21 @@ case(
     ),
 )
 
+EQUAL = {"judges": (ONNX,), "because": "ONNX Runtime divides by zero"}
+ROWS = np.array([[3, 4, 0], [0, 0, 0], [-1, 2, -2]], np.float32)
+for p in (1, 2):
+    sized = {"judges": (ORT,), "because": "onnx.reference adds up numbers, not their magnitudes"} if p == 1 else None
+    op(f"LpNormalization, p {p}", "LpNormalization", ROWS, p=p, axis=1, case=sized)
+    op(f"LpNormalization, p {p}, axis 1 of 4", "LpNormalization", (2, 5, 3, 4), p=p, axis=1, case=sized)
+op("MeanVarianceNormalization", "MeanVarianceNormalization", (2, 5, 3, 4))
+op("MeanVarianceNormalization, axes", "MeanVarianceNormalization", (2, 5, 3, 4), axes=[2, 3])
+op(
+    "MeanVarianceNormalization of equal numbers",
+    "MeanVarianceNormalization",
+    np.ones((2, 3, 2, 2), np.float32),
+    case=EQUAL,
+)
+
 # ---- samplers
 CLAMPED = {"judges": (ORT,), "because": "onnx.reference moves points onto the border before it takes cubic taps"}
 ROI = {"judges": (ONNX,), "because": "ONNX Runtime has no RoiAlign of this opset"}
