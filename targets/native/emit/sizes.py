@@ -3,6 +3,8 @@ operands are computed in the run."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import sympy
 
 from mcpc.ir import Dim, DType, Value
@@ -96,21 +98,26 @@ def slice_step(b: KernelBuilder, index: int) -> str:
 
 @finds_sizes("Tile")
 def tile(b: KernelBuilder) -> None:
-    b.headers.append("sizes.h")
     own = b.outer(b.anchor.inputs[0]).type.dims
-    for axis, size in found(b):
-        b.line(f"int64_t size{axis} = {b.size(own[axis])} * {element(b, b.anchor.inputs[1], axis)};")
-        checked(b, f"sizes_check(env, size{axis})")
-        b.set_size(size, f"size{axis}")
+    _set_checked(b, lambda axis: f"sizes_times({b.size(own[axis])}, {element(b, b.anchor.inputs[1], axis)})")
 
 
 @finds_sizes("Pad")
 def pad(b: KernelBuilder) -> None:
+    own, amounts = b.outer(b.anchor.inputs[0]).type.dims, pad_texts(b)
+    _set_checked(b, lambda axis: f"sizes_plus({', '.join((b.size(own[axis]), *amounts[axis]))})")
+
+
+@finds_sizes("ConstantOfShape")
+def constant_of_shape(b: KernelBuilder) -> None:
+    _set_checked(b, lambda axis: element(b, b.anchor.inputs[0], axis))
+
+
+def _set_checked(b: KernelBuilder, text: Callable[[int], str]) -> None:
+    """Give the output's open sizes the values ``text(axis)``, once these are known to be sizes."""
     b.headers.append("sizes.h")
-    own = b.outer(b.anchor.inputs[0]).type.dims
     for axis, size in found(b):
-        before, after = pad_texts(b)[axis]
-        b.line(f"int64_t size{axis} = {b.size(own[axis])} + {before} + {after};")
+        b.line(f"int64_t size{axis} = {text(axis)};")
         checked(b, f"sizes_check(env, size{axis})")
         b.set_size(size, f"size{axis}")
 
@@ -128,15 +135,6 @@ def pad_texts(b: KernelBuilder) -> list[tuple[str, str]]:
         begin, end = (element(b, b.anchor.inputs[1], position + side * len(listed)) for side in (0, 1))
         texts[axis] = begin, end
     return texts
-
-
-@finds_sizes("ConstantOfShape")
-def constant_of_shape(b: KernelBuilder) -> None:
-    b.headers.append("sizes.h")
-    for axis, size in found(b):
-        b.line(f"int64_t size{axis} = {element(b, b.anchor.inputs[0], axis)};")
-        checked(b, f"sizes_check(env, size{axis})")
-        b.set_size(size, f"size{axis}")
 
 
 @finds_sizes("Split")

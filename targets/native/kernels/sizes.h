@@ -26,6 +26,16 @@ MCP26_INLINE int32_t sizes_check(mcp26_env *env, int64_t size) {
     return MCP26_STEP_DATA;
 }
 
+/* size * count and size + before + after; -1, which is no size, where they leave 64 bits. */
+MCP26_INLINE int64_t sizes_times(int64_t size, int64_t count) {
+    int64_t product;
+    return __builtin_mul_overflow(size, count, &product) ? -1 : product;
+}
+MCP26_INLINE int64_t sizes_plus(int64_t size, int64_t before, int64_t after) {
+    int64_t sum;
+    return __builtin_add_overflow(size, before, &sum) || __builtin_add_overflow(sum, after, &sum) ? -1 : sum;
+}
+
 /* Reshape: `wanted` holds sizes, 0 for the input's own (unless keep_zero), one -1 for what is left. */
 MCP26_INLINE int32_t sizes_reshape(mcp26_env *env, const int64_t *wanted, int64_t rank, const int64_t *own,
                                    int64_t own_rank, int64_t keep_zero, int64_t *sizes) {
@@ -73,7 +83,8 @@ MCP26_INLINE int64_t slice_count(int64_t size, int64_t start, int64_t end, int64
     int64_t first = slice_first(size, start, step);
     if (end < 0) end = end < -size ? -1 : end + size;
     int64_t last = step > 0 ? min_size(max_size(end, 0), size) : min_size(max_size(end, -1), size - 1);
-    return max_size(0, step > 0 ? (last - first + step - 1) / step : (first - last - step - 1) / -step);
+    int64_t span = step > 0 ? last - first : first - last, by = step > 0 ? step : -max_size(step, -INT64_MAX);
+    return span <= 0 ? 0 : 1 + (span - 1) / by;
 }
 
 #endif
