@@ -32,7 +32,7 @@ from mcpc.size_options import Bound, Shape, fix_sizes, open_shape, unnamed
 _SMALL = 1024
 
 #: Attributes that hold an ONNX type code.
-_TYPE_ATTRIBUTES = frozenset({"to", "dtype", "output_dtype"})
+_TYPE_ATTRIBUTES = frozenset({"to", "dtype", "output_dtype", "output_datatype"})
 
 #: The largest rank that is tried for an input declared without one.
 _MOST_RANK = 8

@@ -31,6 +31,7 @@ FIXED = re.compile(
             "operator, short mask",  # two sizes that are usually one
             "RotaryEmbedding, rank 3",  # how many heads there are
             ".*from data, axes dropped",  # how many axes stay
+            "DFT|STFT",  # how long a transform is
             "GatherND|ScatterND",  # how many indices make a place
             "a part read after its tensor could|an operand read beside its",  # a symbol is broadcast over another
         )
