@@ -104,21 +104,36 @@ def convert_opset(model: ModelProto, problems: Problems) -> tuple[ModelProto | N
     for node in walk((converted or model).graph.node):
         if node.domain == _HIDDEN:
             node.domain = ""
-        if opset < 11 and node.op_type == "Resize":
-            _old_resize(node, model)
+        if node.op_type == "Resize" and node.domain == "":
+            _old_resize(node, opset, converted or model)
     return converted, lost
 
 
-def _old_resize(node: NodeProto, model: ModelProto) -> None:
-    """Until opset 10, Upsample and Resize computed coordinates as position / scale, and took the element before it
-    (enlarging) or behind it (shrinking). The converter leaves today's defaults."""
-    scales = [tensor for tensor in model.graph.initializer if tensor.name in node.input and tensor.data_type == 1]
-    shrinks = any((numpy_helper.to_array(tensor) < 1).any() for tensor in scales)
-    for name, value in (
-        ("coordinate_transformation_mode", "asymmetric"),
-        ("nearest_mode", "ceil" if shrinks else "floor"),
-    ):
-        node.attribute.append(helper.make_attribute(name, value))
+def _old_resize(node: NodeProto, opset: int, model: ModelProto) -> None:
+    """Say in today's terms how a Resize of this opset, or an Upsample, finds its elements: the converter does not.
+
+    Until opset 10, coordinates were position / scale, and the nearest element the one before (enlarging) or behind
+    (shrinking). Until opset 12 there was tf_half_pixel_for_nn, half a pixel behind half_pixel.
+    """
+    if opset < 11:
+        scales = node.input[2]
+        tensors = [tensor for tensor in model.graph.initializer if tensor.name == scales]
+        tensors += [
+            a.t for each in model.graph.node if scales in each.output for a in each.attribute if a.name == "value"
+        ]
+        shrinks = any((numpy_helper.to_array(tensor) < 1).any() for tensor in tensors)
+        _set_text(node, "coordinate_transformation_mode", "asymmetric")
+        _set_text(node, "nearest_mode", "ceil" if shrinks else "floor")
+    text = {attribute.name: attribute.s for attribute in node.attribute}
+    if text.get("coordinate_transformation_mode") == b"tf_half_pixel_for_nn" and text.get("nearest_mode") == b"floor":
+        _set_text(node, "coordinate_transformation_mode", "half_pixel")
+        _set_text(node, "nearest_mode", "round_prefer_ceil")
+
+
+def _set_text(node: NodeProto, name: str, value: str) -> None:
+    kept = [attribute for attribute in node.attribute if attribute.name != name]
+    del node.attribute[:]
+    node.attribute.extend([*kept, helper.make_attribute(name, value)])
 
 
 #: The domain of operators that the conversion shall not look at.

@@ -1,0 +1,53 @@
+"""Resize and Upsample of old opsets, against ONNX Runtime, which knows them all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import mcpc
+from mcpc.reference import run_model
+
+X = np.random.default_rng(5).standard_normal((1, 2, 4, 6), np.float32)
+TF = {"coordinate_transformation_mode": "tf_half_pixel_for_nn", "nearest_mode": "floor", "mode": "nearest"}
+CASES: list[tuple[int, str, list[float], dict[str, Any]]] = [
+    (7, "Upsample", [], {"mode": "nearest", "scales": [1.0, 1.0, 2.0, 3.0]}),
+    (8, "Upsample", [], {"mode": "linear", "scales": [1.0, 1.0, 2.0, 2.0]}),
+    (9, "Upsample", [1, 1, 1.5, 2], {"mode": "nearest"}),
+    (10, "Resize", [1, 1, 2.5, 2], {"mode": "nearest"}),
+    (10, "Resize", [1, 1, 0.5, 0.5], {"mode": "nearest"}),
+    (10, "Resize", [1, 1, 0.5, 1.5], {"mode": "linear"}),
+    (11, "Resize", [1, 1, 2, 1.5], {"mode": "linear", "coordinate_transformation_mode": "pytorch_half_pixel"}),
+    (11, "Resize", [1, 1, 2, 3], TF),
+    (12, "Resize", [1, 1, 0.5, 1.5], TF),
+]
+
+
+@pytest.mark.parametrize("as_node", [False, True], ids=["initializer", "Constant"])
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[1]}-{case[0]} {case[2]} {case[3]['mode']}")
+def test_against_onnx_runtime(
+    case: tuple[int, str, list[float], dict[str, Any]], as_node: bool, tmp_path: Path
+) -> None:
+    opset, op, scales, attrs = case
+    constants = {"scales": np.array(scales, np.float32)} if scales else {}
+    if opset >= 11:
+        constants["roi"] = np.zeros(0, np.float32)
+    inputs = ["x", *(["roi", "scales"] if opset >= 11 else list(constants))]
+    tensors = [numpy_helper.from_array(array, name) for name, array in constants.items()]
+    nodes = [helper.make_node("Constant", [], [tensor.name], value=tensor) for tensor in tensors] if as_node else []
+    graph = helper.make_graph(
+        [*nodes, helper.make_node(op, inputs, ["y"], **attrs)],
+        "old",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, X.shape)],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [] if as_node else tensors,
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=5)
+    (want,) = run_model(model.SerializeToString(), {"x": X}, ["y"])
+    with mcpc.load(mcpc.compile(model.SerializeToString(), "host", tmp_path / "old.mcp26bin", golden=0)) as session:
+        (got,) = session.run(None, {"x": X})
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
