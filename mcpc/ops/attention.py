@@ -17,6 +17,7 @@ from mcpc.ops.context import (
     expect,
     expect_rank,
     fail,
+    number,
     optional_type,
     same_dtype,
     show,
@@ -92,6 +93,10 @@ def infer_attention(node: Node, context: InferContext) -> list[TensorType]:
     [B, heads, past, size], number of valid keys [B] → Y as Q, present_key, present_value, scores [B, heads, Q's length,
     past + K's length]."""
     q = expect(node, 0, FLOATS)
+    for name in ("is_causal", "qk_matmul_output_mode", "left_window_size", "right_window_size"):
+        attribute(node, name, 0)
+    for name in ("scale", "softcap"):
+        number(node, name, 0.0)
     same_dtype(node, 0, 1, 4)
     same_dtype(node, 2, 5)
     mask = optional_type(node, 3)
@@ -155,6 +160,7 @@ class RotarySizes:
 
 
 def rotary_sizes(node: Node) -> RotarySizes:
+    attribute(node, "interleaved", 0)
     batch, heads, rows, size = _split(node, 0, "num_heads")
     return RotarySizes(batch, heads, rows, size, attribute(node, "rotary_embedding_dim", 0) or size)
 

@@ -205,9 +205,16 @@ def attribute(node: Node, name: str, default: int) -> int:
     return value
 
 
+def number(node: Node, name: str, default: float) -> float:
+    value = node.attrs.get(name, default)
+    if not isinstance(value, int | float):
+        fail(node, f"attribute {name} is {value!r}, a number is needed", "E102")
+    return float(value)
+
+
 def choice(node: Node, name: str, default: str, choices: Sequence[str]) -> str:
     value = node.attrs.get(name, default)
-    if value not in choices:
+    if not isinstance(value, str) or value not in choices:
         fail(node, f"attribute {name} is {value!r}, one of {', '.join(choices)} is needed", "E102")
     return str(value)
 

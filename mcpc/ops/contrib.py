@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from mcpc.ir import DType, Graph, Node, TensorType, Value, dim
-from mcpc.ops.context import InferContext, attribute, choice, fail, show, type_of
+from mcpc.ops.context import InferContext, attribute, choice, fail, number, show, type_of
 from mcpc.ops.inference import infer_node
 from mcpc.ops.registry import ACCUMULATED, OpDef, moves, register
 
@@ -53,7 +53,7 @@ class Expansion:
         return value
 
     def number(self, name: str, default: float) -> float:
-        return float(self.node.attrs.get(name, default))
+        return number(self.node, name, default)
 
     def is_asked(self, index: int) -> bool:
         return index < len(self.node.outputs) and self.node.outputs[index] is not None
@@ -348,10 +348,10 @@ def rotary_embedding(e: Expansion) -> Sequence[Value | None]:
     if attribute(e.node, "is_packed_batching", 0) or e.number("scale", 1.0) != 1.0:
         e.refuse("packed batches or a scale")
     names = ("interleaved", "num_heads", "rotary_embedding_dim")
-    attrs = {name: e.node.attrs[name] for name in names if e.node.attrs.get(name)}
+    attrs = {name: number for name in names if (number := attribute(e.node, name, 0))}
     if x.type.rank == 3 and "num_heads" not in attrs:
-        size, half = x.type.dims[-1], e.input(2).type.dims[-1]
-        if not isinstance(size, int) or not isinstance(half, int):
+        size, half = x.type.dims[-1], (e.input(2).shape or (None,))[-1]
+        if not isinstance(size, int) or not isinstance(half, int) or half < 1:
             fail(e.node, f"the number of heads is not known: {show(x.type)}", "E108")
         attrs["num_heads"] = size // (2 * half)
     return [e("RotaryEmbedding", x, e.input(2), e.input(3), positions, **attrs)]

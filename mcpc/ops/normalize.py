@@ -13,6 +13,7 @@ from mcpc.ops.context import (
     expect,
     expect_rank,
     fail,
+    number,
     optional_type,
     show,
     type_of,
@@ -68,6 +69,7 @@ def _normalized(node: Node) -> tuple[TensorType, TensorType]:
         if full is None or len(full) != len(shape) or any(map(differ, full, shape)):
             fail(node, f"input {index} does not broadcast to {show(x)}: {show(operand)}")
         shape = full
+    number(node, "epsilon", 1e-5)
     statistics = DType.float32 if attribute(node, "stash_type", 1) == 1 else x.dtype
     if shape is None:
         return TensorType(x.dtype, None), TensorType(statistics, None)
