@@ -27,8 +27,10 @@ def infer_non_max_suppression(node: Node, context: InferContext) -> list[TensorT
         expect_rank(node, index, rank)
     for index, dtypes in ((2, {DType.int64}), (3, FLOATS), (4, FLOATS)):
         if node.input(index) is not None:
-            expect(node, index, dtypes)
+            scalar = expect(node, index, dtypes)
             expect_rank(node, index, 0, 1)
+            if scalar.rank == 1:
+                unify(node, scalar.dims[0], 1, f"the elements of input {index}")
     if attribute(node, "center_point_box", 0) not in (0, 1):
         fail(node, f"center_point_box is {node.attrs['center_point_box']}", "E102")
     high: Dim | None = None

@@ -153,10 +153,12 @@ def infer_conv_transpose(node: Node, context: InferContext) -> list[TensorType]:
 def transposed_axes(node: Node, window: Window, sizes: tuple[Dim, ...]) -> list[tuple[Dim, Dim, Dim]]:
     """Per spatial axis of a ConvTranspose: padding at the begin, at the end, and the output's size."""
     rank = len(sizes)
-    extra = list(node.attrs.get("output_padding", [0] * rank))
+    extra = list(node.attrs.get("output_padding") or [0] * rank)
     wanted = node.attrs.get("output_shape")
     if len(extra) != rank or (wanted is not None and len(wanted) not in (rank, rank + 2)):
         fail(node, f"output_padding or output_shape does not have {rank} entries", "E102")
+    if any(not isinstance(number, int) or number < 0 for number in (*extra, *(wanted or []))):
+        fail(node, f"output_padding {extra} or output_shape {wanted} is no list of sizes", "E102")
     result: list[tuple[Dim, Dim, Dim]] = []
     for axis, size in enumerate(sizes):
         stride = window.strides[axis]
@@ -170,6 +172,8 @@ def transposed_axes(node: Node, window: Window, sizes: tuple[Dim, ...]) -> list[
         small = floor_div(total, 2)
         large = dim(total - small)
         result.append((small, large, target) if window.auto_pad == "SAME_UPPER" else (large, small, target))
+    if any(isinstance(end, int) and end < 0 for _, _, end in result):
+        fail(node, f"nothing is left of {[end for _, _, end in result]} elements between the pads")
     return result
 
 

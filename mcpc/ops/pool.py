@@ -65,10 +65,13 @@ def unpooled_sizes(node: Node) -> list[Dim]:
     x = type_of(node, 0)
     if len(x.dims) != len(window.kernel) + 2:
         fail(node, f"kernel_shape {list(window.kernel)} does not fit {show(x)}")
-    return [
+    sizes = [
         dim((size - 1) * window.strides[axis] + window.extent(axis) - sum(window.pads[axis]))
         for axis, size in enumerate(x.dims[2:])
     ]
+    if any(isinstance(size, int) and size < 0 for size in sizes):
+        fail(node, f"nothing is left of {sizes} elements between the pads")
+    return sizes
 
 
 def infer_max_unpool(node: Node, context: InferContext) -> list[TensorType]:

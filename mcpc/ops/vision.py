@@ -64,6 +64,8 @@ def infer_affine_grid(node: Node, context: InferContext) -> list[TensorType]:
         sizes = [None] * (theta.shape[1] + 2)
     if sizes is None:
         fail(node, "the number of axes is not known", "E108")
+    if any(isinstance(size, int) and size < 0 for size in sizes):
+        fail(node, f"size {sizes} is negative")
     axes = len(sizes) - 2
     if axes not in (2, 3):
         fail(node, f"size has {len(sizes)} entries, 4 or 5 are needed")
