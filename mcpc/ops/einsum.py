@@ -85,7 +85,8 @@ def _diagonals(e: Expansion, term: Term) -> Term:
         while term.labels.count(label) > 1:
             first = term.labels.index(label)
             second = term.labels.index(label, first + 1)
-            n = unify(e.node, *(term.value.type.dims[axis] for axis in (first, second)), f"axes named {label!r}")
+            dims = term.value.type.dims
+            n = unify(e.node, dims[first], dims[second], f"axes named {label!r}")
             others = [axis for axis in range(len(term.labels)) if axis not in (first, second)]
             last = len(others)
             moved = _transposed(e, term.value, [*others, first, second])

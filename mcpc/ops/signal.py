@@ -46,13 +46,15 @@ def fourier_matrix(n: int, samples: int, bins: int, parts: int) -> Array:
 def inverse_matrix(n: int, samples: int) -> Array:
     """[samples, 2, n, 2]: from the whole spectrum."""
     forward = fourier_matrix(n, samples, n, 2)
-    return forward * np.array([[[1, -1]], [[-1, 1]]]) / n  # the sign of every sine
+    result: Array = forward * np.array([[[1, -1]], [[-1, 1]]]) / n  # the sign of every sine
+    return result
 
 
 def real_inverse_matrix(n: int, samples: int) -> Array:
     """[samples, 2, n, 1]: from one side of the spectrum of a real signal. What has a mirror image counts twice."""
     weight = np.array([1 if 2 * k in (0, n) else 2 for k in range(samples)])
-    return inverse_matrix(n, samples)[..., :1] * weight[:, None, None, None]
+    result: Array = inverse_matrix(n, samples)[..., :1] * weight[:, None, None, None]
+    return result
 
 
 def _constant(e: Expansion, matrix: Array, like: DType) -> Value:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -48,3 +49,61 @@ def test_division_by_zero_is_no_fault(tmp_path: Path) -> None:
         quotient, rest = session.run(None, g.feeds)
     assert quotient.tolist() == [0, 0, -(2**31), 0]
     assert rest.tolist() == [0, 0, 0, 0]
+
+
+INDICES = np.array([[0], [3], [1]])
+#: Operator, what comes before its indices, its indices, what comes after; 4 is the first index that is too large.
+INDEXED = {
+    "GatherElements": ((4, 2), np.zeros((3, 2), np.int64), ()),
+    "GatherND": ((4, 2), INDICES, ()),
+    "ScatterElements": ((4, 2), np.zeros((3, 2), np.int64), ((3, 2),)),
+    "ScatterND": ((4, 2), INDICES, ((3, 2),)),
+}
+
+
+@pytest.mark.parametrize("index", [4, -5, 2**62, -(2**63)])
+@pytest.mark.parametrize("op", INDEXED)
+def test_places_out_of_bounds(op: str, index: int, tmp_path: Path) -> None:
+    data, indices, updates = INDEXED[op]
+    g = Graph("")
+    indices = indices.copy()
+    places = g.input(indices)
+    g.output(g(op, g.input(data), places, *(g.input(shape) for shape in updates)))
+    path = mcpc.compile(serialize_untyped(g), "host", tmp_path / "a.mcp26bin", golden=0)
+    with mcpc.load(path) as session:
+        for good in (0, 3, -4):
+            indices[1] = good
+            session.run(None, {**g.feeds, places: indices})
+        indices[1] = index
+        with pytest.raises(RuntimeFault) as fault:
+            session.run(None, {**g.feeds, places: indices})
+    assert fault.value.code == "E603"
+    assert str(index) in fault.value.message
+
+
+@pytest.mark.parametrize(
+    ("op", "operands", "bad"),
+    [
+        ("TopK", [(3, 4), np.array([4])], [5, -1, 2**62, -(2**63)]),
+        ("ReduceSum", [(3, 4), np.array([1])], [2, -3, 2**62]),
+        ("CumSum", [(3, 4), np.array(1)], [2, -3, 2**62]),
+        ("OneHot", [np.array([1, 2]), np.array(4), np.array([0, 1], np.float32)], [-1, -(2**63)]),
+        ("Range", [np.array(0), np.array(9), np.array(3)], [0]),
+    ],
+    ids=str,
+)
+def test_operands_out_of_bounds(op: str, operands: list[Any], bad: list[int], tmp_path: Path) -> None:
+    """What an operator is told to do, at run time: the last integer operand."""
+    g = Graph("")
+    names = [g.input(operand) for operand in operands]
+    outputs = g(op, *names, outputs=2 if op == "TopK" else 1)
+    g.output(*([outputs] if isinstance(outputs, str) else outputs))
+    path = mcpc.compile(serialize_untyped(g), "host", tmp_path / "a.mcp26bin", golden=0)
+    told = names[1 if op == "OneHot" else -1]
+    with mcpc.load(path) as session:
+        session.run(None, g.feeds)
+        for number in bad:
+            with pytest.raises(RuntimeFault) as fault:
+                session.run(None, {**g.feeds, told: np.full_like(g.feeds[told], number)})
+            assert fault.value.code == "E603"
+        session.run(None, g.feeds)

@@ -92,7 +92,7 @@ for dtype in RARE:
         op(f"BitwiseXor, {text}", "BitwiseXor", left, right, case=BY_ONNX)
         op(f"BitwiseNot, {text}", "BitwiseNot", left, case=BY_ONNX)
     if is_unsigned:
-        bits = np.arange(13, dtype=dtype) % dtype(8 * np.dtype(dtype).itemsize)
+        bits = (np.arange(13) % (8 * np.dtype(dtype).itemsize)).astype(dtype)
         for direction in ("LEFT", "RIGHT"):
             large = left * dtype(2 ** (8 * np.dtype(dtype).itemsize - 6) + 1)
             op(f"BitShift {direction}, {text}", "BitShift", large, bits, direction=direction, case=BY_ONNX)
