@@ -62,6 +62,11 @@ def fix_sizes(graph: Graph, dims: Mapping[str, Bound], shapes: Mapping[str, Shap
         if name in fixed and not low <= fixed[name] <= (fixed[name] if high is None else high):
             raise UsageError("E001", f"{option}: size {name} is {fixed[name]} already")
         graph.bounds[name] = bound
+    for name in graph.symbols():
+        if name not in fixed and name not in dims and (bound := _sum_bound(graph, name, fixed)) is not None:
+            low, high = graph.bounds[name] = bound
+            if low == high:
+                fixed[name] = low
     substitution = {symbol(name): value for name, value in fixed.items()}
     for value in graph.inputs:
         if value.shape is not None:
@@ -69,6 +74,25 @@ def fix_sizes(graph: Graph, dims: Mapping[str, Bound], shapes: Mapping[str, Shap
             value.type = replace(value.type, shape=sizes)
     for name in fixed:
         graph.bounds.pop(name, None)
+
+
+def _sum_bound(graph: Graph, name: str, fixed: Mapping[str, int]) -> tuple[int, int] | None:
+    """The least and largest value of a size whose name says that it is a sum, as exporters call the length of a mask
+    "past_sequence_length + sequence_length"; None where it is no sum of sizes that have a largest value."""
+    low = high = 0
+    terms = [term.strip() for term in name.split("+")]
+    if len(terms) < 2:
+        return None
+    for term in terms:
+        if term.isdecimal() or term in fixed:
+            least = most = int(term) if term.isdecimal() else fixed[term]
+        else:
+            least, limit = graph.bounds.get(term, (0, None))
+            if not isinstance(limit, int):
+                return None
+            most = limit
+        low, high = low + least, high + most
+    return low, high
 
 
 def open_shape(graph: Graph, value: Value, rank: int) -> tuple[Dim, ...]:

@@ -284,6 +284,18 @@ def test_sizes_can_be_fixed_and_bounded() -> None:
     assert read(two, shapes={"x": (2, 3)}).inputs[1].shape == (2, 3)
 
 
+def test_a_size_that_is_named_as_a_sum_has_the_bounds_of_its_parts() -> None:
+    total = "past + sequence + 1"
+    inputs = [tensor("x", "past"), tensor("z", "sequence"), tensor("m", total)]
+    original = model([node("Relu", "m", "y")], inputs, [tensor("y", total)])
+    assert read(original, dims={"past": (0, 5)}).bounds == {"past": (0, 5)}
+    bounds = read(original, dims={"past": (0, 5), "sequence": (1, 3)}).bounds
+    assert bounds == {"past": (0, 5), "sequence": (1, 3), total: (2, 9)}
+    assert read(original, dims={"past": (0, 5), "sequence": 2}).bounds == {"past": (0, 5), total: (3, 8)}
+    assert read(original, dims={"past": 4, "sequence": 2}).outputs[0].shape == (7,)
+    assert read(original, dims={"past": 4, "sequence": 2, total: (1, 20)}).bounds == {total: (1, 20)}
+
+
 @pytest.mark.parametrize(
     "options",
     [
