@@ -162,4 +162,4 @@ def cost_resize(node: Node) -> Cost:
     return Cost(dim(sympy.Integer(2) * product(node.output.type.dims) * taps), traffic(node))
 
 
-register(OpDef("Resize", infer_resize, cost_resize, ACCUMULATED, (11, OPSET)))
+register(OpDef("Resize", infer_resize, cost_resize, ACCUMULATED, (10, OPSET)))

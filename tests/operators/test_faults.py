@@ -107,3 +107,36 @@ def test_operands_out_of_bounds(op: str, operands: list[Any], bad: list[int], tm
                 session.run(None, {**g.feeds, told: np.full_like(g.feeds[told], number)})
             assert fault.value.code == "E603"
         session.run(None, g.feeds)
+
+
+@pytest.mark.parametrize("place", [-1, 16, 2**60])
+def test_places_beyond_an_image(place: int, tmp_path: Path) -> None:
+    g = Graph("")
+    places = g.input(np.arange(4).reshape(1, 1, 2, 2))
+    g.output(g("MaxUnpool", (1, 1, 2, 2), places, kernel_shape=[2, 2], strides=[2, 2]))
+    path = mcpc.compile(serialize_untyped(g), "host", tmp_path / "a.mcp26bin", golden=0)
+    with mcpc.load(path) as session, pytest.raises(RuntimeFault, match=str(place)):
+        session.run(None, {**g.feeds, places: np.array([[[[0, 1], [place, 2]]]])})
+
+
+@pytest.mark.parametrize("item", [-1, 2, 2**40])
+def test_regions_of_no_image(item: int, tmp_path: Path) -> None:
+    g = Graph("")
+    items = g.input(np.zeros(1, np.int64))
+    g.output(g("RoiAlign", (2, 3, 4, 4), np.array([[0, 0, 2, 2]], np.float32), items))
+    path = mcpc.compile(serialize_untyped(g), "host", tmp_path / "a.mcp26bin", golden=0)
+    with mcpc.load(path) as session, pytest.raises(RuntimeFault, match=str(item)):
+        session.run(None, {**g.feeds, items: np.array([item])})
+
+
+@pytest.mark.parametrize("scale", [np.nan, -1.0, 1e30])
+def test_scales_that_give_no_size(scale: float, tmp_path: Path) -> None:
+    g = Graph("")
+    scales = g.input(np.ones(2, np.float32))
+    g.output(g("Resize", (3, 4), None, scales))
+    path = mcpc.compile(serialize_untyped(g), "host", tmp_path / "a.mcp26bin", golden=0)
+    with mcpc.load(path) as session:
+        with pytest.raises(RuntimeFault) as fault:
+            session.run(None, {**g.feeds, scales: np.array([1, scale], np.float32)})
+        assert fault.value.code == "E603"
+        assert session.run(None, g.feeds)[0].shape == (3, 4)
