@@ -469,7 +469,7 @@ BAD: list[tuple[str, list[Array | None], dict[str, Any], str, str]] = [
     ("MaxPool", [random(1, 2, 8)], {}, "E102", "kernel_shape"),
     ("ConvTranspose", [random(1, 2, 4), random(2, 3, 3)], {"pads": [9, 9]}, "E104", "nothing is left"),
     ("ConvTranspose", [random(1, 2, 4), random(2, 3, 3)], {"output_padding": [-1]}, "E102", "output_padding"),
-    ("MaxUnpool", [random(1, 1, 1), ints(0).reshape(1, 1, 1)], {"kernel_shape": [2], "pads": [9, 9]}, "E104", "nothing"),
+    ("MaxUnpool", [random(1, 1, 1), ints(0).reshape(1, 1, 1)], {"kernel_shape": [2], "pads": [9, 9]}, "E104", "left"),
     ("LpPool", [random(1, 2, 8)], {"kernel_shape": [2], "p": 0}, "E102", "p is 0"),
     ("Resize", [random(1, 2), None, np.array([1, 2], F32), ints(3, 4)], {}, "E104", "not both"),
     ("Resize", [random(1, 2), None, None, ints(3)], {}, "E104", "1 sizes for 2 axes"),
