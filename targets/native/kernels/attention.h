@@ -84,17 +84,29 @@ MCP26_INLINE int64_t attention_block_keys(int64_t depth) {
     return mcp26_min(ATTENTION_KEYS, fit);
 }
 
+/* The larger number, b where one is NaN: a NaN reaches the result through the sum of the powers. */
+MCP26_INLINE v8f attention_larger(v8f a, v8f b) { return v8f_select(a > b, a, b); }
+
+MCP26_INLINE float attention_largest(v8f v) {
+    v = attention_larger(v, __builtin_shufflevector(v, v, 4, 5, 6, 7, 0, 1, 2, 3));
+    v = attention_larger(v, __builtin_shufflevector(v, v, 2, 3, 0, 1, 6, 7, 4, 5));
+    return attention_larger(v, __builtin_shufflevector(v, v, 1, 0, 3, 2, 5, 4, 7, 6))[0];
+}
+
 /* A row of scores, of which columns from ... to-1 are seen, becomes powers; the maximum and the sum of the row go on. */
 MCP26_INLINE void attention_row(float *p, int64_t count, int64_t from, int64_t to, float *peak, float *sum,
                                 float *rescale) {
     v8f top = -MCP26_INFINITY, total = 0.0f;
     for (int64_t c = 0; c < count; c += 8) {
-        v8i key = (int32_t)c + (v8i){0, 1, 2, 3, 4, 5, 6, 7};
-        v8f v = v8f_select((key >= (int32_t)from) & (key < (int32_t)to), v8f_load_all(p + c), -MCP26_INFINITY);
-        v8f_store_all(p + c, v);
-        top = v8f_max(top, v);
+        v8f v = v8f_load_all(p + c);
+        if (c < from || c + 8 > to) {
+            v8i key = (int32_t)c + (v8i){0, 1, 2, 3, 4, 5, 6, 7};
+            v = v8f_select((key >= (int32_t)from) & (key < (int32_t)to), v, -MCP26_INFINITY);
+            v8f_store_all(p + c, v);
+        }
+        top = attention_larger(v, top);
     }
-    float high = __builtin_elementwise_maximum(*peak, v8f_maximum(top));
+    float largest = attention_largest(top), high = largest > *peak ? largest : *peak;
     float base = high == -MCP26_INFINITY ? 0.0f : high;
     for (int64_t c = 0; c < count; c += 8) {
         v8f e = v8f_exp(v8f_load_all(p + c) - base);
