@@ -57,7 +57,7 @@ def _tiles(document: Document) -> str:
     tiles = [
         ("file", size(document["file_bytes"])),
         ("weights", size(document["weights_bytes"])),
-        ("arena", size(document["arena_bytes"])),
+        ("arena", "unbounded" if document["unbounded"] else size(document["arena_bytes"])),
         ("steps", str(len(document["steps"]))),
         ("work", f"{sum(step['flops'] for step in document['steps']) / 1e9:.3g} GFLOP"),
         ("predicted", f"{predicted:.3g} ms"),
@@ -99,6 +99,8 @@ def _bar(part: float, text: str) -> str:
 
 def _memory_plan(document: Document) -> str:
     buffers, steps, arena = document["buffers"], max(len(document["steps"]), 1), document["arena_bytes"]
+    if document["unbounded"]:
+        return "<p>There is no fixed plan: the arena grows with sizes that have no bound.</p>"
     if not buffers or not arena:
         return "<p>No buffer: every tensor is an input, an output or a weight.</p>"
     width, height, left, right, bottom = 1000, 340, 70, 970, 24

@@ -118,6 +118,9 @@ def _memory(document: Document) -> str:
         (each["offset"], size(each["bytes"]), each["first_step"], each["last_step"], each["name"])
         for each in document["buffers"]
     ]
+    if document["unbounded"]:
+        table = console.table(("first step", "last", "buffer"), [row[2:] for row in rows], right=(0, 1))
+        return f"arena unbounded: buffers are placed in the run, where sizes are known\n{table}"
     over = document["arena_bytes"] / document["live_set_bytes"] - 1 if document["live_set_bytes"] else 0.0
     return (
         f"arena {size(document['arena_bytes'])}, {over:.1%} above the largest live set "
