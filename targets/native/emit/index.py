@@ -73,12 +73,14 @@ def gather_nd(b: KernelBuilder) -> None:
 
 
 def _scatter(b: KernelBuilder) -> tuple[str, str, str]:
-    """The kernel's suffix, the kind and the C type; emits the copy of the data that the updates change."""
+    """The kernel's suffix, the kind and the C type; emits the copy of the data that the updates change, unless it is
+    made in place."""
     source = b.outer(b.anchor.inputs[0])
     kind = SCATTER_KINDS[str(b.anchor.attrs.get("reduction", "none"))]
     type, bits = word(source.dtype)
     b.headers.append("index.h")
-    b.call(f"move_run_{bits}", b.output(type=type), b.input(source, type), source.type.elements)
+    to, data = b.output(type=type), b.input(source, type)
+    b.line(f"if ({to} != {data}) move_run_{bits}({to}, {data}, {b.size(source.type.elements)});")
     if kind == "SCATTER_NONE":
         return f"u{bits}", kind, type
     if source.dtype not in SUFFIXES:

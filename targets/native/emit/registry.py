@@ -130,8 +130,10 @@ def in_place(node: Node) -> Sequence[int]:
     """The inputs whose memory the node may overwrite while it writes its output.
 
     An elementwise loop reads an element before it writes the same one, and so does an epilogue; an anchor's own
-    operands are read many times.
+    operands are read many times. What is scattered changes a copy of the data, or the data.
     """
+    if node.is_op("ScatterElements", "ScatterND"):
+        return (0,)
     region = Region.of(node)
     if not region.chain or region.is_attention:
         return ()

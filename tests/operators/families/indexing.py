@@ -6,7 +6,7 @@ import numpy as np
 from onnx import TensorProto
 
 from ..case import ONNX, ORT, Family
-from ..graphs import Array
+from ..graphs import Array, Graph
 from ..graphs import Weight as W
 
 FAMILY = Family("indexing")
@@ -97,6 +97,20 @@ op("ScatterND of elements", "ScatterND", (4, 5), np.array([[0, -1], [3, 2], [-4,
 op("ScatterND of blocks", "ScatterND", (3, 2, 4, 5), np.array([[[2, 1]], [[0, 0]]]), (2, 1, 4, 5))
 op("ScatterND, the last duplicate wins", "ScatterND", (3, 4), np.array([[1], [1], [0]]), (3, 4))
 op("ScatterND of the whole", "ScatterND", (3, 4), np.array([1]), (4,))
+
+
+# ---- in place, where nobody else needs the data
+def scattered(g: Graph, *, is_needed: bool) -> list[str]:
+    """Three scatters one after another."""
+    x = first = g("Neg", g.input((4, 5)))
+    x = g("ScatterND", x, W(np.array([[2], [0]])), (2, 5))
+    x = g("ScatterElements", x, np.array([[0, 3, -1]]), (1, 3), axis=1)
+    x = g("ScatterND", x, W(np.array([[1, 1]])), (1,), reduction="add")
+    return [g("Neg", x), *([g("Abs", first)] if is_needed else [])]
+
+
+FAMILY.graph("scatters in place", lambda g: scattered(g, is_needed=False))
+FAMILY.graph("scatters into data that are needed", lambda g: scattered(g, is_needed=True))
 
 # ---- OneHot
 VALUES = np.array([-1.5, 2.5], np.float32)
