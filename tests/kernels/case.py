@@ -28,6 +28,16 @@ class Packed:
         return np.stack([pack(matrix, nr) for matrix in self.matrices])
 
 
+class PackedBytes(Packed):
+    """The same for one matrix of bytes, in groups of four rows (gemm_i8.h)."""
+
+    def array(self, nr: int) -> Array:
+        depth, columns = self.matrices[0].shape
+        wide = np.zeros((-(-depth // 4) * 4, -(-columns // nr) * nr), np.int8)
+        wide[:depth, :columns] = self.matrices[0]
+        return wide.reshape(len(wide) // 4, 4, wide.shape[1] // nr, nr).transpose(2, 0, 3, 1)
+
+
 @dataclass
 class Case:
     """``numbers`` and ``buffers`` are the parameters that harness.c's run_<kernel> takes. ``results`` maps the index

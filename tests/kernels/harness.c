@@ -11,6 +11,7 @@
 #include "depthwise.h"
 #include "elementwise.h"
 #include "gemm.h"
+#include "gemm_i8.h"
 #include "move.h"
 #include "pool.h"
 #include "recurrent.h"
@@ -93,6 +94,12 @@ MCP26_INLINE void run_gemm(const int64_t *n, void **p) {
     const void *args[] = {p[2], p[3], &n[4]};
     RUN_UNITS(gemm_f32_units(n[0], n[1], n[2]), n[5],
               gemm_f32(n[0], n[1], n[2], p[0], n[3], p[1], p[4], n[4], bias_and_add, args, begin, end))
+}
+
+/* n: rows, columns, depth, signed, zero point, chunk. */
+MCP26_INLINE void run_gemm_i8(const int64_t *n, void **p) {
+    RUN_UNITS(gemm_i8_units(n[0], n[1]), n[5],
+              gemm_i8(n[0], n[1], n[2], ((byte_rows){p[0], n[3], (int32_t)n[4]}), p[1], p[2], p[3], p[4], begin, end))
 }
 
 MCP26_INLINE void run_matmul(const int64_t *n, void **p) {
@@ -323,7 +330,7 @@ MCP26_INLINE void run_gather(const int64_t *n, void **p) {
 #define EACH_KERNEL(X)                                                                                            \
     X(0, gemm) X(1, matmul) X(2, conv) X(3, conv_few) X(4, depthwise) X(5, pool) X(6, pool_global) X(7, function) \
     X(8, integer) X(9, map_nd) X(10, reduce) X(11, softmax) X(12, lstm) X(13, copy) X(14, pad) X(15, gather) \
-    X(16, window) X(17, resize) X(18, double)
+    X(16, window) X(17, resize) X(18, double) X(19, gemm_i8)
 
 #define DEFINE_KERNEL(I, NAME) \
     static __attribute__((noinline)) void kernel_##NAME(const int64_t *n, void **p) { run_##NAME(n, p); }

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from .case import ALL, Array, Case, Packed, normal, untouched
+from .case import ALL, Array, Case, Packed, PackedBytes, normal, untouched
 
 GEMM = [
     (1, 1, 1), (1, 100, 37), (1, 64, 16), (2, 70, 9), (3, 33, 12), (4, 16, 3), (5, 8, 300), (6, 16, 0), (7, 24, 5),
@@ -42,6 +42,20 @@ def matmuls(rng: np.random.Generator) -> Iterator[Case]:
         want = a.astype(float) @ b + bias + addend
         buffers = [a, b, bias, addend, untouched(batch, m, n)]
         yield Case(f"matmul {batch}x{m}x{k}x{n}", "matmul", numbers, buffers, {4: want}, 1e-5, is_static=index < 2)
+
+
+def bytes_products(rng: np.random.Generator) -> Iterator[Case]:
+    for index, (m, n, k) in enumerate([(1, 7, 5), (5, 40, 12), (13, 33, 3), (25, 70, 65), (2, 16, 0)]):
+        dtype, zero = (np.int8, -3) if index % 2 else (np.uint8, 130)
+        a = rng.integers(np.iinfo(dtype).min, np.iinfo(dtype).max, (m, k), dtype, endpoint=True)
+        w = rng.integers(-128, 127, (k, n), np.int8, endpoint=True)
+        want = (a.astype(np.int32) - zero) @ w.astype(np.int32)
+        sums = np.zeros(n + 16, np.int32)
+        sums[:n] = w.sum(0, dtype=np.int32)
+        scratch = np.zeros(96 * max(1, -(-k // 4)), np.int8)
+        buffers: list[Array | Packed] = [a, PackedBytes([w]), sums, np.full((m, n), 12345, np.int32), scratch]
+        numbers = [m, n, k, index % 2, zero, 1 if index else ALL]
+        yield Case(f"gemm_i8 {m}x{k}x{n}", "gemm_i8", numbers, buffers, {3: want}, is_static=index == 1)
 
 
 def _sigmoid(x: Array) -> Array:

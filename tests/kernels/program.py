@@ -23,7 +23,7 @@ NUMBERS = 32
 STATIC = 1000
 KERNELS = (
     "gemm", "matmul", "conv", "conv_few", "depthwise", "pool", "pool_global", "function", "integer", "map_nd", "reduce",
-    "softmax", "lstm", "copy", "pad", "gather", "window", "resize", "double",
+    "softmax", "lstm", "copy", "pad", "gather", "window", "resize", "double", "gemm_i8",
 )  # fmt: skip
 
 #: Panel width (MCP26_NR) by ISA.

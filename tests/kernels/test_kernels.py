@@ -19,6 +19,7 @@ from .program import build, run
 FAMILIES: tuple[Callable[[np.random.Generator], Iterator[Case]], ...] = (
     products.gemms,
     products.matmuls,
+    products.bytes_products,
     products.lstms,
     windows.convolutions,
     windows.pools,
@@ -47,8 +48,9 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
     folder = tmp_path_factory.mktemp("kernels")
     emulator = shutil.which("qemu-aarch64")
     machines: dict[str, tuple[str, list[str]]] = {"x86_64_v3": ("x86_64", [])}
-    if plugins.find_target("host").variants[0] in plugins.find_target("x86-64-v4").variants:
-        machines["x86_64_v4"] = ("x86_64", [])
+    best = plugins.find_target("host").variants[0]
+    if best in plugins.find_target("x86-64-v4").variants:
+        machines[best.mcpu] = ("x86_64", [])
     if emulator:
         machines["cortex_a76"] = ("aarch64", [emulator, "-cpu", "cortex-a76"])
 

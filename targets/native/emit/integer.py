@@ -76,7 +76,7 @@ def packed_matmul(b: KernelBuilder, left: Value, weights: Array, zero: Value | N
     rows = product(left.type.dims[:-1])
     padded = np.zeros((-(-depth // 4) * 4, -(-columns // b.nr) * b.nr), np.int8)
     padded[:depth, :columns] = weights
-    packed = padded.reshape(len(padded) // 4, 4, -1, b.nr).transpose(2, 0, 3, 1)
+    packed = padded.reshape(len(padded) // 4, 4, padded.shape[1] // b.nr, b.nr).transpose(2, 0, 3, 1)
     b.label = "gemm of integers"
     b.headers.append("gemm_i8.h")
     b.scratch = 96 * max(len(padded) // 4, 1)  # GEMM_I8_SCRATCH

@@ -35,8 +35,8 @@ enum { BYTE_TALL = 8, BYTE_WIDTH = 8, BYTE_PARTS = 1, BYTE_IS_WIDE = 1, BYTE_IS_
 enum { BYTE_SUMS = BYTE_TALL * BYTE_WIDTH * BYTE_PARTS, BYTE_UNITS = 8 };
 
 /* sums[i][j][part] of `rows` rows, rounded up to a height that there is a core for, and one tile's columns. `left` is a
- * packed tile, `b` the panel of its first column, `column` that column's place in the panel; panels are
- * `panel_stride` bytes apart. */
+ * packed tile, `b` the panel of its first column, `column` that column's place in the panel; a second panel is
+ * `panel_stride` bytes further on. */
 __attribute__((visibility("hidden"))) void mcp26_bytes(int64_t rows, int32_t *sums, const byte_left *left,
                                                        int64_t groups, const int8_t *b, int64_t panel_stride,
                                                        int64_t column);
@@ -95,7 +95,8 @@ MCP26_INLINE void gemm_i8(int64_t M, int64_t N, int64_t K, byte_rows a, const in
         byte_pack(a, K, m, rows, left);
         for (int64_t n = from * BYTE_WIDTH; n < mcp26_min(N, to * BYTE_WIDTH); n += BYTE_WIDTH) {
             int32_t sums[BYTE_SUMS] __attribute__((aligned(64)));
-            mcp26_bytes(rows, sums, left, groups, packed + n / MCP26_NR * panel_stride, panel_stride, n % MCP26_NR);
+            int64_t next = n + MCP26_NR < N ? panel_stride : 0; /* the last panel stands in for one that is not there */
+            mcp26_bytes(rows, sums, left, groups, packed + n / MCP26_NR * panel_stride, next, n % MCP26_NR);
             for (int64_t i = 0; i < rows; i++) {
                 for (int64_t j = 0; j < BYTE_WIDTH && n + j < N; j += 8) {
                     int64_t lanes = mcp26_min(8, N - n - j);
