@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from mcpc.errors import McpcError, TargetError
 from mcpc.pipeline import Pass, PipelineError, suggest
+from mcpc.runtime_api import cpu_has
 from mcpc.target import Target, read_target
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def targets() -> dict[str, Path]:
 
 def find_target(name: str) -> Target:
     """The description of a target. Raises :class:`TargetError` E300 where there is none, E303 where it is malformed."""
-    return read_target(_find(name, targets(), "target"))
+    return read_target(_find(name, targets(), "target"), cpu_has)
 
 
 def find_family(name: str) -> Family:

@@ -240,3 +240,8 @@ def check(status: int, error: Error) -> None:
 def new_struct(kind: type[Structure], **fields: int) -> ctypes.Structure:
     """Options with their ``struct_size`` filled in."""
     return kind(struct_size=ctypes.sizeof(kind), **fields)
+
+
+def cpu_has(feature: str) -> bool:
+    """Whether this processor has a feature that an artifact may ask for, such as "avx2"."""
+    return bool(library().mcp26_cpu_has(feature.encode()))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import platform
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -73,21 +73,20 @@ def _fields(cls: type, table: Mapping[str, Any], path: Path) -> dict[str, Any]:
     return dict(table)
 
 
-def _first_that_runs(targets: list[Target], path: Path) -> Target:
-    from mcpc.runtime_api import library  # the runtime knows what an artifact may ask of the processor
-
+def _first_that_runs(targets: list[Target], path: Path, cpu_has: Callable[[str], bool]) -> Target:
     for target in targets:
         for variant in target.variants:
-            if all(library().mcp26_cpu_has(feature.encode()) for feature in variant.features):
+            if all(map(cpu_has, variant.features)):
                 return dataclasses.replace(target, variants=(variant,))
     names = ", ".join(target.name for target in targets)
     raise TargetError("E300", f"target {path.stem!r} does not know this processor: it runs none of {names}")
 
 
-def read_target(path: Path) -> Target:
+def read_target(path: Path, cpu_has: Callable[[str], bool]) -> Target:
     """Read a description. ``inherits = "other"`` takes every key that is not given from other.toml beside it; of a list
-    of names the first that this processor can run, with the variant that it would take. A table ``[machine.x86_64]``
-    or ``[machine.aarch64]`` holds keys for the machine that compiles (the `host` target)."""
+    of names the first that this processor can run, with the variant that it would take. ``cpu_has`` tells whether it
+    has a feature. A table ``[machine.x86_64]`` or ``[machine.aarch64]`` holds keys for the machine that compiles (the
+    `host` target)."""
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, tomllib.TOMLDecodeError) as error:
@@ -100,8 +99,10 @@ def read_target(path: Path) -> Target:
         table.update(machines[machine])
     base = table.pop("inherits", None)
     if base is not None:
-        bases = [read_target(path.with_name(f"{name}.toml")) for name in ([base] if isinstance(base, str) else base)]
-        table = {**dataclasses.asdict(bases[0] if isinstance(base, str) else _first_that_runs(bases, path)), **table}
+        names = [base] if isinstance(base, str) else base
+        bases = [read_target(path.with_name(f"{name}.toml"), cpu_has) for name in names]
+        chosen = bases[0] if isinstance(base, str) else _first_that_runs(bases, path, cpu_has)
+        table = {**dataclasses.asdict(chosen), **table}
     table["name"] = path.stem
     table["cores"] = tuple(Core(**_fields(Core, core, path)) for core in table.get("cores", ()))
     variants = [_fields(Variant, variant, path) for variant in table.get("variants", ())]

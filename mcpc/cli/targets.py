@@ -28,10 +28,9 @@ def list_targets(as_json: bool) -> None:
     Example:
       mcpc targets list --json
     """
-    from mcpc.plugins import targets as known_targets
-    from mcpc.target import read_target
+    from mcpc import plugins
 
-    found = [read_target(path) for _, path in sorted(known_targets().items())]
+    found = [plugins.find_target(name) for name in sorted(plugins.targets())]
     if as_json:
         console.print_json([target.to_json() for target in found])
     else:
