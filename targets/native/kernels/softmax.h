@@ -1,6 +1,6 @@
 /* softmax.h: Softmax, LogSoftmax and Hardmax along the middle of [outer][n][inner] (contiguous), and the reduction
- * log(sum(exp)) over it. Sums in the order of reduce.h. Units: with inner = 1 rows (outer), otherwise outer x groups of 8
- * columns; those of log_sum_exp are reduce_units.
+ * log(sum(exp)) over it. A sum over rows takes 8 lanes, joined as in reduce.h. Units: with inner = 1 rows (outer),
+ * otherwise outer x groups of 8 columns; those of log_sum_exp are reduce_units.
  */
 #ifndef MCP26_SOFTMAX_H
 #define MCP26_SOFTMAX_H
@@ -23,20 +23,51 @@ MCP26_INLINE int64_t softmax_units(int64_t outer, int64_t inner) { return outer 
         }                                                                                                              \
         return reduce_##NAME##_lanes(REDUCE_SUM, sum);                                                                 \
     }                                                                                                                  \
+    /* The largest element, of those that are numbers: a NaN reaches the results through the sum. */                   \
+    MCP26_INLINE V softmax_##NAME##_larger(V a, V b) { return V##_select(a > b, a, b); }                               \
+    MCP26_INLINE T softmax_##NAME##_peak(int64_t n, const T *x) {                                                      \
+        V top[4];                                                                                                      \
+        MCP26_UNROLL for (int j = 0; j < 4; j++) top[j] = V##_splat((T)-MCP26_INFINITY);                               \
+        int64_t i = 0;                                                                                                 \
+        for (; i + 32 <= n; i += 32) {                                                                                 \
+            MCP26_UNROLL for (int j = 0; j < 4; j++) {                                                                 \
+                top[j] = softmax_##NAME##_larger(V##_load_all(x + i + 8 * j), top[j]);                                 \
+            }                                                                                                          \
+        }                                                                                                              \
+        for (; i < n; i += 8) {                                                                                        \
+            int64_t lanes = mcp26_min(8, n - i);                                                                       \
+            M exist = __builtin_convertvector(v8i_lane_mask(lanes), M);                                                \
+            V v = V##_select(exist, V##_load(x + i, lanes), V##_splat((T)-MCP26_INFINITY));                            \
+            top[0] = softmax_##NAME##_larger(v, top[0]);                                                               \
+        }                                                                                                              \
+        V both = softmax_##NAME##_larger(top[0], top[1]), rest = softmax_##NAME##_larger(top[2], top[3]);              \
+        return reduce_##NAME##_lanes(REDUCE_MAX, softmax_##NAME##_larger(both, rest));                                 \
+    }                                                                                                                  \
     MCP26_INLINE void softmax_##NAME##_row(softmax_kind kind, int64_t n, const T *x, T *y) {                           \
-        T peak = reduce_##NAME##_row(REDUCE_MAX, n, x);                                                                \
-        for (int64_t i = 0; i < n; i += 8) {                                                                           \
-            int64_t lanes = mcp26_min(8, n - i);                                                                       \
-            V v = V##_load(x + i, lanes) - peak;                                                                       \
-            V##_store(y + i, kind == SOFTMAX ? V##_exp(v) : v, lanes);                                                 \
+        T peak = softmax_##NAME##_peak(n, x);                                                                          \
+        if (kind == SOFTMAX_LOG) {                                                                                     \
+            V lost = V##_log(V##_splat(softmax_##NAME##_total(n, x, peak)));                                           \
+            for (int64_t i = 0; i < n; i += 8) {                                                                       \
+                int64_t lanes = mcp26_min(8, n - i);                                                                   \
+                V##_store(y + i, V##_load(x + i, lanes) - peak - lost, lanes);                                         \
+            }                                                                                                          \
+            return;                                                                                                    \
         }                                                                                                              \
-        V sum = kind == SOFTMAX ? V##_splat(reduce_##NAME##_row(REDUCE_SUM, n, y))                                     \
-                                : V##_log(V##_splat(softmax_##NAME##_total(n, y, 0)));                                 \
-        for (int64_t i = 0; i < n; i += 8) {                                                                           \
-            int64_t lanes = mcp26_min(8, n - i);                                                                       \
-            V v = V##_load(y + i, lanes);                                                                              \
-            V##_store(y + i, kind == SOFTMAX ? v / sum : v - sum, lanes);                                              \
+        V sum = (T)0;                                                                                                  \
+        int64_t i = 0;                                                                                                 \
+        for (; i + 8 <= n; i += 8) {                                                                                   \
+            V e = V##_exp(V##_load_all(x + i) - peak);                                                                 \
+            V##_store_all(y + i, e);                                                                                   \
+            sum += e;                                                                                                  \
         }                                                                                                              \
+        if (i < n) {                                                                                                   \
+            V e = V##_exp(V##_load(x + i, n - i) - peak);                                                              \
+            V##_store(y + i, e, n - i);                                                                                \
+            sum += V##_select(__builtin_convertvector(v8i_lane_mask(n - i), M), e, V##_splat(0));                      \
+        }                                                                                                              \
+        V factor = (T)1 / V##_splat(reduce_##NAME##_lanes(REDUCE_SUM, sum));                                           \
+        for (i = 0; i + 8 <= n; i += 8) V##_store_all(y + i, V##_load_all(y + i) * factor);                            \
+        if (i < n) V##_store(y + i, V##_load(y + i, n - i) * factor, n - i);                                           \
     }                                                                                                                  \
     MCP26_INLINE void softmax_##NAME##_columns(softmax_kind kind, int64_t n, int64_t inner, const T *x, T *y,          \
                                                int64_t lanes) {                                                        \
