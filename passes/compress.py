@@ -2,7 +2,7 @@
 while they read.
 
 Exporters spell (stored - zero) * scale in many ways, with transposes and reshapes between. The one form that code
-generation looks for is DequantizeLinear of a constant, or Cast of a float16 one, right before the operator that reads
+generation looks for is DequantizeLinear of a constant, or Cast of a 16-bit float, right before the operator that reads
 the weight. A Gather of such a weight picks stored rows first and expands these alone.
 """
 
@@ -31,6 +31,7 @@ READERS = {"MatMul": 1, "Gemm": 1, "Conv": 1, "ConvTranspose": 1, "Gather": 0}
 REACH = 16
 
 _INTEGERS = (DType.int8, DType.uint8, DType.int4, DType.uint4)
+_HALVES = (DType.float16, DType.bfloat16)
 _RESHAPES = ("Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity")
 
 
@@ -106,7 +107,7 @@ def _stored(value: Value | None, reach: int = REACH) -> _Stored | None:
     if value is None or reach < 0:
         return None
     if value.data is not None:
-        is_small = value.dtype in (*_INTEGERS, DType.float16) and value.data.size > 1
+        is_small = value.dtype in (*_INTEGERS, *_HALVES) and value.data.size > 1
         return _Stored(value.data) if is_small else None
     node = value.producer
     if node is None:
@@ -157,7 +158,7 @@ def _combined(node: Node, reach: int) -> _Stored | None:
     if node.is_op("Mul", "Div"):
         factor = number if node.is_op("Mul") else np.float32(1) / number
         return replace(source, scale=factor if source.scale is None else source.scale * factor)
-    if source.scale is not None or source.data.dtype == np.float16:
+    if source.scale is not None or DType.of(source.data) in _HALVES:
         return None
     shift = number if node.is_op("Sub") else -number
     return replace(source, zero=shift if source.zero is None else source.zero + shift)
@@ -185,7 +186,7 @@ class _Writer:
 
     def expanded(self, weight: Value, stored: _Stored) -> Value | None:
         """The weight made by one operator; None where it is, or where none can."""
-        is_half = stored.data.dtype == np.float16
+        is_half = DType.of(stored.data) in _HALVES
         producer = weight.producer
         is_one = producer is not None and producer.is_op("Cast" if is_half else "DequantizeLinear")
         if is_one and producer is not None and producer.inputs[0] is not None and producer.inputs[0].is_constant:
@@ -208,7 +209,7 @@ class _Writer:
             return None
         axis = int(self.anchor.attrs.get("axis", 0)) % stored.data.ndim
         stored = stored.narrowed()
-        form = _linear(stored) if stored.data.dtype != np.float16 else None
+        form = _linear(stored) if DType.of(stored.data) not in _HALVES else None
         block = 0 if form is None else int(form[2].get("block_size", 0))
         block_axis = -1 if form is None or not block else int(form[2]["axis"])
         if block_axis == axis or (block and stored.data.shape[block_axis] % block):

@@ -235,6 +235,8 @@ def cast_like(x: Expr, like: Expr, saturate: int = 1, round_mode: str = "up") ->
 
 
 def cast(x: Expr, to: Any = None, saturate: int = 1, round_mode: str = "up") -> Expr:
+    if not saturate and isinstance(to, DType) and to.name.startswith("float8"):
+        raise TypeError("saturate 0 is not supported")
     return e.cast(x, to) if isinstance(to, DType) else x
 
 

@@ -64,6 +64,8 @@ def quantized(
     lower one (as in ONNX Runtime's vector code)."""
     steps = e.cast(x, DType.float32) / e.cast(scale, DType.float32)
     if not stored.name.removeprefix("u").startswith("int"):
+        if not saturate:
+            raise TypeError("saturate 0 is not supported")
         return e.cast(steps, stored)
     low, high = limits(stored)
     steps = apply("round", steps)
@@ -74,11 +76,19 @@ def quantized(
 
 
 def dequantized(
-    x: Expr, scale: Expr, zero: Expr | None = None, axis: int = 1, block_size: int = 0, output_dtype: int = 0
+    x: Expr,
+    scale: Expr,
+    zero: Expr | None = None,
+    axis: int = 1,
+    block_size: int = 0,
+    output_dtype: int = 0,
+    *,
+    is_float: bool,
 ) -> Expr:
-    steps = e.cast(x, DType.int32)
-    steps = steps if zero is None else steps - e.cast(zero, DType.int32)
-    return e.cast(steps, DType.float32) * e.cast(scale, DType.float32)
+    """A zero point of floats is 0."""
+    if zero is not None and not is_float:
+        x = e.cast(x, DType.int32) - e.cast(zero, DType.int32)
+    return e.cast(x, DType.float32) * e.cast(scale, DType.float32)
 
 
 class Linear(Elementwise):
@@ -92,7 +102,9 @@ class Linear(Elementwise):
 
     def expression(self, node: Node) -> Expr:
         operands = [None if value is None else e.arg(index) for index, value in enumerate(node.inputs)]
-        more = {"stored": stored_type(node)} if self.name == "QuantizeLinear" else {}
+        more: dict[str, Any] = {"is_float": type_of(node, 0).dtype.is_float}
+        if self.name == "QuantizeLinear":
+            more = {"stored": stored_type(node)}
         try:
             return self.build(*operands, **node.attrs, **more)
         except TypeError as error:

@@ -17,6 +17,8 @@ C_TYPES: dict[DType, str] = {
     DType.float64: "double",
     DType.float16: "uint16_t",  # the bits: kernels convert to float
     DType.bfloat16: "uint16_t",
+    DType.float8e4m3fn: "uint8_t",
+    DType.float8e5m2: "uint8_t",
     DType.int8: "int8_t",
     DType.int16: "int16_t",
     DType.int32: "int32_t",
@@ -116,7 +118,7 @@ def float_literal(value: float) -> str:
 
 
 def literal(value: float | int | bool, dtype: DType) -> str:
-    if dtype in (DType.float32, DType.float16, DType.bfloat16):
+    if dtype.is_float and dtype is not DType.float64:
         return float_literal(float(value))
     if dtype == DType.float64:
         number = float(value)

@@ -1,7 +1,7 @@
 """Scalar expressions of operators as C over 8-lane vectors.
 
-An operand of a type is a vector of it, see :data:`VECTORS`. A bool is a mask, a v8i of 0 and -1. float16 and bfloat16
-are stored in 16 bits and computed as v8f; each operator's result is rounded to them.
+An operand of a type is a vector of it, see :data:`VECTORS`. A bool is a mask, a v8i of 0 and -1. Floats of 16 and 8
+bits are computed as v8f; each operator's result is rounded to them.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ VECTORS: dict[DType, str] = {
     DType.float32: "v8f",
     DType.float16: "v8f",
     DType.bfloat16: "v8f",
+    DType.float8e4m3fn: "v8f",
+    DType.float8e5m2: "v8f",
     DType.float64: "v8d",
     DType.int8: "v8c",
     DType.int16: "v8s",
@@ -29,8 +31,13 @@ VECTORS: dict[DType, str] = {
     DType.uint32: "v8u",
     DType.uint64: "v8q",
 }
-#: Types stored as half as many bits as they are computed in: the name of the conversions in simd.h.
-HALVES: dict[DType, str] = {DType.float16: "half", DType.bfloat16: "bfloat"}
+#: Types stored in fewer bits than they are computed in: the name of the conversions in simd.h.
+NARROW: dict[DType, str] = {
+    DType.float16: "half",
+    DType.bfloat16: "bfloat",
+    DType.float8e4m3fn: "e4m3",
+    DType.float8e5m2: "e5m2",
+}
 #: Vectors of signed integers, which masks become, by size of the elements.
 MASKS = {1: "v8c", 2: "v8s", 4: "v8i", 8: "v8l"}
 
@@ -70,9 +77,14 @@ def load(dtype: DType, pointer: str, stride: str, lanes: str) -> str:
     """Eight elements at ``pointer``: neighbours where ``stride`` is "1", one repeated where it is "0"."""
     if dtype is DType.bool:
         return f"v8i_mask_from_bool({_load('v8b', pointer, stride, lanes)})"
-    if dtype in HALVES:
-        return f"v8f_from_{HALVES[dtype]}({_load('v8w', pointer, stride, lanes)})"
+    if dtype in NARROW:
+        return f"v8f_from_{NARROW[dtype]}({_load(_bits(dtype), pointer, stride, lanes)})"
     return _load(vector_type(dtype), pointer, stride, lanes)
+
+
+def _bits(dtype: DType) -> str:
+    """The vector of what is stored of a narrow type."""
+    return "v8w" if dtype.itemsize == 2 else "v8b"
 
 
 def _load(vector: str, pointer: str, stride: str, lanes: str) -> str:
@@ -86,8 +98,8 @@ def _load(vector: str, pointer: str, stride: str, lanes: str) -> str:
 def store(dtype: DType, pointer: str, value: str, lanes: str) -> str:
     if dtype is DType.bool:
         return f"v8b_store({pointer}, v8b_from_mask({value}), {lanes});"
-    if dtype in HALVES:
-        return f"v8w_store({pointer}, {HALVES[dtype]}_from_v8f({value}), {lanes});"
+    if dtype in NARROW:
+        return f"{_bits(dtype)}_store({pointer}, {NARROW[dtype]}_from_v8f({value}), {lanes});"
     return f"{vector_type(dtype)}_store({pointer}, {value}, {lanes});"
 
 
@@ -140,7 +152,7 @@ class Printer:
             text = self._constant(tree, out.dtype)
         elif kind is not out.dtype:
             text = convert(text, kind, out.dtype)
-        elif kind in HALVES:
+        elif kind in NARROW:
             text = _rounded(text, out.dtype)
         self.define(out, self._variable(text, out.dtype))
 
@@ -180,7 +192,7 @@ class Printer:
                 text = convert(text, kind, wanted)
             texts.append(text)
         result = DType.bool if e.PRIMITIVES[item.op].is_bool else dtype
-        printed = _primitive(item.op, DType.float32 if dtype in HALVES else dtype, texts)
+        printed = _primitive(item.op, DType.float32 if dtype in NARROW else dtype, texts)
         if printed is None:
             raise TargetError(
                 "E102",
@@ -206,9 +218,9 @@ def convert(text: str, source: DType, target: DType) -> str:
     """``text`` of type ``source`` as ``target``, as ONNX Cast does."""
     if source is target:
         return text
-    if target in HALVES:
+    if target in NARROW:
         return _rounded(convert(text, source, DType.float32), target)
-    if source in HALVES:
+    if source in NARROW:
         return convert(text, DType.float32, target)
     vector = vector_type(target)
     if target is DType.bool:
@@ -228,8 +240,8 @@ def convert(text: str, source: DType, target: DType) -> str:
 
 
 def _rounded(text: str, dtype: DType) -> str:
-    """float32 rounded to one of :data:`HALVES`."""
-    return f"v8f_from_{HALVES[dtype]}({HALVES[dtype]}_from_v8f({text}))"
+    """float32 rounded to one of :data:`NARROW`."""
+    return f"v8f_from_{NARROW[dtype]}({NARROW[dtype]}_from_v8f({text}))"
 
 
 def _mask(comparison: str, dtype: DType) -> str:

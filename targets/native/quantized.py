@@ -79,6 +79,8 @@ class _Loop:
 
     def quantized(self, steps: Value, zero: Value | None, dtype: DType) -> Value:
         """Whole or halved ``steps`` of the scale as mcpc.ops.quantize.quantized has it."""
+        if dtype.is_float:
+            return self("Cast", steps, to=dtype)
         low, high = map(self.number, limits(dtype))
         steps = self("Round", steps)
         if zero is not None:
@@ -142,9 +144,9 @@ def dequantized(node: Node) -> Array:
     if node.is_op("Cast"):
         return stored.astype(node.output.dtype.numpy)
     assert scale is not None
-    steps = stored.astype(np.int32)
-    if zero is not None:
-        steps = steps - spread(node, zero.astype(np.int32))
+    steps = stored
+    if zero is not None and not DType.of(stored).is_float:
+        steps = stored.astype(np.int32) - spread(node, zero.astype(np.int32))
     return (steps.astype(np.float32) * spread(node, scale.astype(np.float32))).astype(node.output.dtype.numpy)
 
 
@@ -187,9 +189,9 @@ def along_axis(graph: Graph, node: Node) -> None:
     if node.is_op("QuantizeLinear"):
         loop.finish(loop.quantized(loop("Div", loop.real(x), loop.real(scale)), zero, stored_type(node)))
     else:
-        stored = loop("Cast", x, to=DType.int32)
-        stored = stored if zero is None else loop("Sub", stored, loop("Cast", zero, to=DType.int32))
-        result = loop("Mul", loop.real(stored), loop.real(scale))
+        if zero is not None and not x.dtype.is_float:
+            x = loop("Sub", *(loop("Cast", value, to=DType.int32) for value in (x, zero)))
+        result = loop("Mul", loop.real(x), loop.real(scale))
         loop.finish(result if result.dtype is new.dtype else loop("Cast", result, to=new.dtype))
     if sizes is not None:
         new = _before(graph, node, "Reshape", new, graph.constant("sizes", np.array(sizes)))

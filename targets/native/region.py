@@ -7,15 +7,18 @@ from dataclasses import dataclass
 from mcpc import ops
 from mcpc.ir import DType, Graph, Node, Value
 
+#: The types from which kernels expand weights (gemm_q8.h), by the operator that does it.
+CAST = (DType.float16, DType.bfloat16)
+DEQUANTIZED = (DType.int8, DType.uint8, DType.int4, DType.uint4, DType.float8e4m3fn, DType.float8e5m2)
+
 
 def is_expansion(node: Node | None) -> bool:
     """Whether ``node`` makes a float32 weight from constants of fewer bytes, as a kernel can do while it reads them."""
     if node is None or not all(value is None or value.is_constant for value in node.inputs):
         return False
     source = node.inputs[0]
-    small = (DType.float16,) if node.is_op("Cast") else (DType.int8, DType.uint8, DType.int4, DType.uint4)
     is_one = node.is_op("Cast", "DequantizeLinear") and node.output.dtype is DType.float32
-    return is_one and source is not None and source.dtype in small
+    return is_one and source is not None and source.dtype in (CAST if node.is_op("Cast") else DEQUANTIZED)
 
 
 def is_weight(value: Value) -> bool:

@@ -14,12 +14,15 @@ from mcpc.ops.quantize import spread
 from ..kernel import Array, KernelBuilder, unsupported
 
 #: How gemm_q8.h calls the stored types.
-SUFFIXES = {
+LOADS = {
     DType.int4: "i4",
     DType.uint4: "u4",
     DType.int8: "i8",
     DType.uint8: "u8",
-    DType.float16: "f16",
+    DType.float16: "half",
+    DType.bfloat16: "bfloat",
+    DType.float8e4m3fn: "e4m3",
+    DType.float8e5m2: "e5m2",
 }
 
 
@@ -145,4 +148,4 @@ def _prepare(b: KernelBuilder, matrix: Stored) -> None:
 
 
 def _load(matrix: Stored) -> str:
-    return f"weight_load_{SUFFIXES[DType.of(matrix.data)]}"
+    return f"weight_load_{LOADS[DType.of(matrix.data)]}"

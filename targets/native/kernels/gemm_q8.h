@@ -1,4 +1,4 @@
-/* gemm_q8.h: products and convolutions whose weights lie in the file as small integers or float16.
+/* gemm_q8.h: products and convolutions whose weights lie in the file as small integers or floats.
  *
  * A weight is (stored - zero) * scale, rounded once: what DequantizeLinear makes. It is expanded panel by panel into
  * scratch, where all rows of a block of the left operand meet it as they would meet a float panel: so results are the
@@ -44,11 +44,17 @@ MCP26_INLINE v8f weight_load_u4(const void *stored, int64_t i) {
 MCP26_INLINE v8f weight_load_i4(const void *stored, int64_t i) {
     return v8f_from_v8i((v8i)(weight_word(stored, i) << (v8u){28, 24, 20, 16, 12, 8, 4, 0}) >> 28);
 }
-MCP26_INLINE v8f weight_load_f16(const void *stored, int64_t i) {
-    typedef _Float16 v8h __attribute__((ext_vector_type(8)));
-    v8h halves;
-    __builtin_memcpy(&halves, (const uint16_t *)stored + i, sizeof halves);
-    return __builtin_convertvector(halves, v8f);
+MCP26_INLINE v8f weight_load_half(const void *stored, int64_t i) {
+    return v8f_from_half(v8w_load_all((const uint16_t *)stored + i));
+}
+MCP26_INLINE v8f weight_load_bfloat(const void *stored, int64_t i) {
+    return v8f_from_bfloat(v8w_load_all((const uint16_t *)stored + i));
+}
+MCP26_INLINE v8f weight_load_e4m3(const void *stored, int64_t i) {
+    return v8f_from_e4m3(v8b_load_all((const uint8_t *)stored + i));
+}
+MCP26_INLINE v8f weight_load_e5m2(const void *stored, int64_t i) {
+    return v8f_from_e5m2(v8b_load_all((const uint8_t *)stored + i));
 }
 
 enum { WEIGHT_VECTORS = MCP26_NR / 8 }; /* vectors across a panel */

@@ -56,6 +56,10 @@ for dtype in (U8, I8):
             W(ints(dtype, size, most=9)),
             axis=axis,
         )
+for dtype in (np.int16, np.uint16):
+    name = np.dtype(dtype).name
+    op(f"QuantizeLinear to {name}", "QuantizeLinear", TIES * 300, scalar(1), scalar(300, dtype))
+    op(f"DequantizeLinear of {name}", "DequantizeLinear", ints(dtype, 3, 9, most=32767), scalar(0.1), scalar(9, dtype))
 op("QuantizeLinear without a zero point", "QuantizeLinear", (4, 5), scalar(0.02))
 op("QuantizeLinear, scale of one element", "QuantizeLinear", (4, 5), W(np.array([0.02], np.float32)))
 op("QuantizeLinear to output_dtype", "QuantizeLinear", (4, 5), scalar(0.02), output_dtype=TensorProto.INT8)
@@ -100,6 +104,31 @@ for kind in ("constant", "computed"):
             parameters = [W(each) for each in parameters]
         block = {"axis": axis, "block_size": 2 if axis == 0 else 4}
         op(f"DequantizeLinear in blocks along {axis}, {kind}", "DequantizeLinear", ints(U8, 6, 8), *parameters, **block)
+
+# ---- float16 scales, float8
+op("QuantizeLinear of float16", "QuantizeLinear", TIES.astype(np.float16), scalar(0.75, np.float16), scalar(3, I8))
+op("DequantizeLinear to float16", "DequantizeLinear", ints(I8, 3, 9), scalar(0.1, np.float16), scalar(3, I8))
+op("DequantizeLinear to float16 along 0", "DequantizeLinear", ints(I8, 3, 9), W(scales(3).astype(np.float16)), axis=0)
+TINY = np.concatenate([np.arange(-40, 40) / 2.0**k for k in (4, 8, 9, 10, 11, 14, 16, 17, 18)]).astype(np.float32)
+LARGE = np.array([447, 448, 449, 464, 465, 1e9, -480, 57000, 57344, 61440, 65536, np.inf, -np.inf, np.nan], np.float32)
+for code, name in ((TensorProto.FLOAT8E4M3FN, "e4m3"), (TensorProto.FLOAT8E5M2, "e5m2")):
+    case(
+        f"there and back through {name}",
+        lambda g, code=code: g(
+            "DequantizeLinear",
+            g("QuantizeLinear", np.concatenate([TINY, TIES, LARGE]), scalar(1), output_dtype=code),
+            scalar(0.5),
+        ),
+    )
+    case(
+        f"there and back through {name} along 0",
+        lambda g, code=code: g(
+            "DequantizeLinear",
+            g("QuantizeLinear", (3, 9), s := g.constant(scales(3)), axis=0, output_dtype=code),
+            s,
+            axis=0,
+        ),
+    )
 
 # ---- both, and what is fused around them
 
@@ -260,6 +289,13 @@ WEIGHTS: dict[str, Callable[[Graph], Any]] = {
     "float16, transposed": lambda g: g(
         "Transpose", g("Cast", W(RNG.standard_normal((21, 40)).astype(np.float16)), to=TensorProto.FLOAT), perm=[1, 0]
     ),
+    "bfloat16": lambda g: g(
+        "Cast", W(RNG.standard_normal((40, 21)).astype(DType.bfloat16.numpy)), to=TensorProto.FLOAT
+    ),
+    "e4m3": lambda g: dequantized(
+        g, RNG.standard_normal((40, 21)).astype(DType.float8e4m3fn.numpy), scales(21), axis=1
+    ),
+    "e5m2": lambda g: dequantized(g, RNG.standard_normal((40, 21)).astype(DType.float8e5m2.numpy), scales(21), axis=1),
     "rounded when it runs": lambda g: rounded(g, W((40, 21)), W(scales(21)), W(ints(I8, 21, most=3)), axis=1),
 }
 for name, weight in WEIGHTS.items():
