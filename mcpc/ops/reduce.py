@@ -1,4 +1,4 @@
-"""Reductions over axes, and what reduces within a row: Softmax."""
+"""Reductions over axes, what reduces within a row (Softmax), and of matrices (Det)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import functools
 
 import numpy as np
 
-from mcpc.ir import Dim, DType, Node, TensorType, dim
+from mcpc.ir import OPSET, Dim, DType, Node, TensorType, dim
 from mcpc.ops.context import (
     FLOATS,
     WIDE,
@@ -15,9 +15,12 @@ from mcpc.ops.context import (
     axes_of,
     axis_of,
     expect,
+    fail,
     ints,
     larger,
+    show,
     type_of,
+    unify,
     vector,
 )
 from mcpc.ops.registry import ACCUMULATED, EXACT, Contents, Cost, OpDef, register, traffic
@@ -114,6 +117,21 @@ def cost_softmax(node: Node) -> Cost:
     return Cost(dim(20 * type_of(node, 0).elements), traffic(node))
 
 
+def infer_determinant(node: Node, context: InferContext) -> list[TensorType]:
+    """[batch…, n, n] → [batch…]."""
+    x = expect(node, 0, FLOATS)
+    if x.shape is None:
+        return [TensorType(x.dtype, None)]
+    if len(x.shape) < 2:
+        fail(node, f"the determinant of {show(x)}")
+    unify(node, x.shape[-2], x.shape[-1], f"the sizes of the matrices {show(x)}")
+    return [TensorType(x.dtype, x.shape[:-2])]
+
+
+def cost_determinant(node: Node) -> Cost:
+    return Cost(dim(type_of(node, 0).elements * type_of(node, 0).dims[-1]), traffic(node))
+
+
 _ARITHMETIC = tuple(f"Reduce{n}" for n in ("L1", "L2", "LogSum", "LogSumExp", "Mean", "Prod", "Sum", "SumSquare"))
 _EXTREMES = ("ReduceMax", "ReduceMin")
 #: Operators that remove axes.
@@ -125,4 +143,5 @@ register(
     OpDef("Softmax", infer_softmax, cost_softmax, ACCUMULATED),
     OpDef("LogSoftmax", infer_softmax, cost_softmax, ACCUMULATED),
     OpDef("Hardmax", infer_softmax, cost_reduce, EXACT),
+    OpDef("Det", infer_determinant, cost_determinant, ACCUMULATED, (11, OPSET)),
 )

@@ -126,3 +126,16 @@ def softmax(b: KernelBuilder) -> None:
         kind = "SOFTMAX" if b.anchor.op == "Softmax" else "SOFTMAX_LOG"
         b.call(f"softmax_{suffix}", kind, outer, count, inner, b.input(x), b.output(), "begin", "end")
     b.units = f"softmax_units({b.size(outer)}, {b.size(inner)})"
+
+
+@emits("Det")
+def determinant(b: KernelBuilder) -> None:
+    x = b.outer(b.anchor.inputs[0])
+    if x.dtype not in FLOATS:
+        raise unsupported(b.node, f"an operand of type {x.dtype.name}")
+    b.label = "determinant"
+    b.headers.append("determinant.h")
+    work = f"({c_type(x.dtype)} *)(void *){b.workspace(x.type.nbytes)}"
+    sizes = (x.type.dims[-1], b.input(x), b.output(), work)
+    b.call(f"determinant_{SUFFIXES[x.dtype]}", *sizes, "begin", "end")
+    b.units = b.size(product(x.type.dims[:-2]))

@@ -141,3 +141,11 @@ for kind in ("Softmax", "LogSoftmax"):
     op(f"{kind} of a mask", kind, np.array([[1, -np.inf, 2, -np.inf], [-np.inf, -np.inf, -np.inf, 0]], np.float32))
     op(f"{kind} of nothing but minus infinity", kind, np.full((2, 3), -np.inf, np.float32))
     op(f"{kind} of NaN", kind, np.array([[1, np.nan, 2], [1, 2, 3]], np.float32))
+
+# ---- determinants
+for n in (1, 2, 3, 9, 20):
+    op(f"Det of {n}x{n}", "Det", (n, n))
+op("Det of a batch", "Det", (2, 3, 4, 4))
+op("Det of singular matrices", "Det", np.ones((2, 3, 3), np.float32))
+op("Det, zeros on the diagonal", "Det", np.array([[0, 2, 1], [3, 0, 1], [1, 1, 0]], np.float32))
+op("Det, float64", "Det", np.array([[0, 2.5], [-3, 1]]), case=BY_ONNX)
