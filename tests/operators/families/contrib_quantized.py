@@ -39,7 +39,7 @@ for dtype in (U8, I8):
     image = linear(ints(dtype, 2, 3, 6, 6), 0.0213, 3)
     op(f"QLinearAveragePool of {name}", "QLinearAveragePool", *image, *out, kernel_shape=[2, 2], strides=[2, 2])
     op(f"QLinearGlobalAveragePool of {name}", "QLinearGlobalAveragePool", *image, *out)
-op("QLinearGlobalAveragePool, channels last", "QLinearGlobalAveragePool", *linear(ints(U8, 2, 6, 6, 3), 0.02, 3),
+op("QLinearGlobalAveragePool, channels last", "QLinearGlobalAveragePool", *linear(ints(U8, 2, 6, 6, 3), 0.0213, 3),
    scalar(0.01), scalar(4, U8), channels_last=1)  # fmt: skip
 op("QLinearConcat", "QLinearConcat", scalar(0.03), scalar(2, U8), *linear(ints(U8, 2, 3), 0.02, 1),
    *linear(ints(U8, 2, 4), 0.05, 9), axis=1)  # fmt: skip
