@@ -305,7 +305,7 @@ def test_damaged_artifacts_have_status_5(mcpc_run: Any, artifact: Path, tmp_path
 
 def test_targets(mcpc_run: Any) -> None:
     names = {target["name"] for target in mcpc_run("targets", "list", "--json").json}
-    assert names >= {"host", "x86-64-v3", "aarch64", "rock5b", "rpi5"}
+    assert names >= {"host", "x86-64-v3", "x86-64-v4", "aarch64", "rock5b", "rpi5"}
     assert all(name in mcpc_run("targets", "list").out for name in names)
     shown = mcpc_run("targets", "show", "rock5b")
     assert "Cortex-A76" in shown.out and "asimddp" in shown.out

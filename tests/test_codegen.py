@@ -6,12 +6,13 @@ import io
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from elftools.elf.elffile import ELFFile
 
 import mcpc
 from mcpc import abi
-from mcpc.models import digits, mobilenetv2
+from mcpc.models import builders, digits, mobilenetv2, samples
 from mcpc.plugins import find_target
 from mcpc.targets.native.ctext import comment
 from mcpc.targets.native.family import KERNELS
@@ -27,7 +28,7 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return sorted((folder / "emit" / "c").glob("kernels_*.c"))
 
 
-@pytest.mark.parametrize("target", ("x86-64-v3", "aarch64"))
+@pytest.mark.parametrize("target", ("x86-64-v3", "x86-64-v4", "aarch64"))
 def test_kernels_are_specialised_completely(sources: list[Path], target: str) -> None:
     """Objects hold the kernels and no other function: an epilogue or a source of operands that clang did not inline
     would be called once a tile, several times slower."""
@@ -39,6 +40,19 @@ def test_kernels_are_specialised_completely(sources: list[Path], target: str) ->
             table: Any = ELFFile(io.BytesIO(path.read_bytes())).get_section_by_name(".symtab")
             functions = {symbol.name for symbol in table.iter_symbols() if symbol["st_info"]["type"] == "STT_FUNC"}
             assert all(f"int32_t {name}(mcp26_env *env" in unit.source for name in functions), functions
+
+
+def test_processors_of_one_isa_agree_to_the_last_bit(tmp_path: Path) -> None:
+    """The oldest processor's code beside the best that this machine runs, first layer to softmax."""
+    base = {"x86-64": "x86-64-v3", "aarch64": "aarch64"}[find_target("host").isa]
+    model = builders.build("ds-cnn").SerializeToString()
+    given = samples.feeds("ds-cnn")
+    results = []
+    for target in (base, "host"):
+        with mcpc.load(mcpc.compile(model, target, tmp_path / f"{target}.mcp26bin", golden=0)) as session:
+            results.append(session.run(None, given))
+    for ours, theirs in zip(*results, strict=True):
+        np.testing.assert_array_equal(ours.view(np.uint32), theirs.view(np.uint32))
 
 
 def test_emitted_text_does_not_depend_on_names(tmp_path: Path) -> None:
