@@ -12,6 +12,7 @@ from mcpc.ops import (  # noqa: F401
     contrib_quantized,
     channels,
     composed,
+    deform,
     detect,
     einsum,
     elementwise,

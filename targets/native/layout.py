@@ -33,7 +33,7 @@ SPATIAL = (
 )  # fmt: skip
 
 #: Operators on channels-last images whose other inputs are row-major.
-IMAGE = ("LRN", "InstanceNormalization", "GroupNormalization", "GridSample", "RoiAlign")
+IMAGE = ("LRN", "InstanceNormalization", "GroupNormalization", "GridSample", "RoiAlign", "DeformConv")
 
 
 def channels_last(rank: int) -> tuple[int, ...]:

@@ -7,6 +7,7 @@ beforehand."""
 from . import (
     attention,
     channels,
+    deform,
     detect,
     elementwise,
     index,
@@ -33,6 +34,7 @@ __all__ = [
     "attention",
     "channels",
     "copy_step",
+    "deform",
     "detect",
     "elementwise",
     "emit",

@@ -61,7 +61,7 @@ def _windows(b: KernelBuilder, label: str, pads: Sequence[Dim]) -> None:
         b.call("window_plain_f32", shape, b.input(x), b.input(w), *steps, *tail)
         b.units = f"window_plain_units({shape})"
         return
-    groups = _by_group(weights(b, w), convolution.groups, is_transposed)
+    groups = by_group(weights(b, w), convolution.groups, is_transposed)
     count, taps, depth, width = groups.shape
     if count > 1 and depth == width == 1:
         packed = np.zeros((taps, -(-count // 8) * 8), np.float32)
@@ -74,7 +74,7 @@ def _windows(b: KernelBuilder, label: str, pads: Sequence[Dim]) -> None:
     b.units = f"window_f32_units({shape})"
 
 
-def _by_group(w: Array, groups: int, is_transposed: bool) -> Array:
+def by_group(w: Array, groups: int, is_transposed: bool) -> Array:
     """[groups][taps][in_c / groups][out_c / groups]."""
     rows, columns = w.shape[:2]
     split = w.reshape(groups, rows // groups, columns, -1)

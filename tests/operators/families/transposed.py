@@ -168,3 +168,20 @@ def correlation(g: Graph) -> Any:
 
 
 case("Conv of features by features", correlation)
+
+# ---- taps that data move
+op("DeformConv", "DeformConv", (2, 6, 7, 6), W((5, 6, 3, 3)), (2, 18, 5, 4), W((5,)))
+op(
+    "DeformConv, groups, mask",
+    "DeformConv",
+    (1, 8, 6, 7),
+    W((20, 4, 2, 3)),
+    (1, 24, 4, 5),
+    None,
+    (1, 12, 4, 5),
+    group=2,
+    offset_group=2,
+    strides=[2, 1],
+    pads=[1, 0, 1, 0],
+)
+op("DeformConv, dilations", "DeformConv", (1, 4, 9, 9), W((17, 4, 2, 2)), (1, 8, 7, 6), dilations=[2, 3])
