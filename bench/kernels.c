@@ -1,7 +1,9 @@
-/* Speed of the native kernels on the layers of MobileNetV2, one thread, in GFLOP/s (a multiply-add counts two).
+/* Speed of the native kernels on the layers of MobileNetV2 and a few others, one thread, in GFLOP/s (a multiply-add
+ * counts two).
  *
- *     python -m ziglang cc -O3 -mcpu=x86_64_v3 -std=gnu11 -ffp-contract=off -fno-math-errno -fno-sanitize=all \
- *         -Itargets/native/kernels bench/kernels.c -o build/kernels && build/kernels
+ *     python -m ziglang cc -O2 -mcpu=x86_64_v4+avx512vnni -std=gnu11 -ffp-contract=off -fno-math-errno \
+ *         -fno-sanitize=all -Itargets/native/kernels bench/kernels.c targets/native/kernels/cores*.c -o build/kernels
+ *     build/kernels
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +14,7 @@
 #include "conv_few.h"
 #include "depthwise.h"
 #include "gemm.h"
+#include "gemm_i8.h"
 #include "recurrent.h"
 
 static double now(void) {
@@ -86,6 +89,11 @@ static __attribute__((noinline)) void first_layer(void) {
     conv_nchw_in_f32(SHAPE(224, 3, 32, 3, 2, 1), A, B, C, bias_relu6, args, 0, 112);
 }
 
+static __attribute__((noinline)) void bytes(void) {
+    gemm_i8(400, 384, 1536, (byte_rows){A, 0, 5}, (const int8_t *)B, (const int32_t *)(const void *)Z,
+            (int32_t *)(void *)C, C + 400 * 384, 0, gemm_i8_units(400, 384));
+}
+
 static __attribute__((noinline)) void lstm(void) {
     recurrent_shape s = {.time = 1, .batch = 1, .hidden = 128, .f = v8f_sigmoid, .g = v8f_tanh, .h = v8f_tanh,
                          .gate_time = 512, .gate_batch = 512, .y_time = 128, .y_batch = 128, .first_batch = 128,
@@ -95,7 +103,7 @@ static __attribute__((noinline)) void lstm(void) {
 
 int main(void) {
     size_t n = (size_t)4 << 20;
-    A = aligned_alloc(64, n * 4), B = aligned_alloc(64, n * 4), C = aligned_alloc(64, n * 4), Z = calloc(4096, 4);
+    A = aligned_alloc(64, n * 4), B = aligned_alloc(64, n * 4), C = aligned_alloc(64, n * 4), Z = calloc(8192, 4);
     if (!A || !B || !C || !Z) return 1;
     for (size_t i = 0; i < n; i++) {
         A[i] = (float)rand() / (float)RAND_MAX - 0.5f;
@@ -107,6 +115,7 @@ int main(void) {
     MEASURE("first layer 224 x 3 > 32 s2", 2.0 * 112 * 112 * 27 * 32, first_layer());
     printf("sum %.1f us\n", total * 1e6);
     CONVS(RUN_CONV)
+    MEASURE("gemm of bytes 400 x 1536 x 384", 2.0 * 400 * 1536 * 384, bytes());
     MEASURE("lstm step, hidden 128", 2.0 * 128 * 512, lstm());
     return 0;
 }
