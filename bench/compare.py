@@ -32,7 +32,7 @@ from mcpc.loader import load
 from mcpc.models import builders, samples, zoo
 
 RESULTS = Path(__file__).parent / "results"
-MODELS = (*builders.BUILDERS, *zoo.entries())
+MODELS = tuple(dict.fromkeys((*builders.BUILDERS, *zoo.entries())))
 
 
 def model_file(name: str, folder: Path) -> Path:

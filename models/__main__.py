@@ -39,7 +39,8 @@ def fetch(name: str, output: Path | None) -> None:
     """
     from mcpc.models import zoo
 
-    files = {f"{name}.onnx": zoo.fetch(name)}
+    path = zoo.fetch(name)
+    files = {f"{name}{path.suffix}": path}
     files |= {f"{name}-{file}": zoo.fetch_file(name, file) for file in zoo.entries()[name].files}
     if output is not None:
         output.mkdir(parents=True, exist_ok=True)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from mcpc.models import inputs
+from mcpc.models import inputs, llama, smollm2
 from mcpc.models.tasks import file_types, notes, ocr, turns
 
 Array = np.ndarray[Any, Any]
@@ -83,18 +83,20 @@ def _tokens(rng: np.random.Generator, batch: int, sequence: int) -> Feeds:
     return {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
 
 
-def _continuation(rng: np.random.Generator, batch: int, sequence: int, past: int) -> Feeds:
+def _continuation(config: llama.Config) -> Callable[..., Feeds]:
     """New tokens after some that have left their keys and values."""
-    from mcpc.models import llama_mini as llama
 
-    caches = [f"past_key_values.{layer}.{kind}" for layer in range(llama.LAYERS) for kind in ("key", "value")]
-    shape = (batch, llama.KEY_HEADS, past, llama.EACH)
-    return {
-        "input_ids": rng.integers(0, llama.VOCABULARY, (batch, sequence)),
-        "attention_mask": np.ones((batch, past + sequence), np.int64),
-        "position_ids": np.tile(np.arange(past, past + sequence), (batch, 1)),
-        **{name: rng.standard_normal(shape, np.float32) for name in caches},
-    }
+    def make(rng: np.random.Generator, batch: int, sequence: int, past: int) -> Feeds:
+        caches = [f"past_key_values.{layer}.{kind}" for layer in range(config.layers) for kind in ("key", "value")]
+        shape = (batch, config.key_heads, past, config.each)
+        return {
+            "input_ids": rng.integers(0, config.vocabulary, (batch, sequence)),
+            "attention_mask": np.ones((batch, past + sequence), np.int64),
+            "position_ids": np.tile(np.arange(past, past + sequence), (batch, 1)),
+            **{name: rng.standard_normal(shape, np.float32) for name in caches},
+        }
+
+    return make
 
 
 def _bytes(rng: np.random.Generator, batch: int) -> Feeds:
@@ -144,7 +146,8 @@ SAMPLES = {
     "yolov8n": Sample(_pixels, (640, 640)),
     "deit-tiny": Sample(_image("input"), (224, 224)),
     "bert-mini": Sample(_tokens, (1, 128)),
-    "llama-mini": Sample(_continuation, (1, 1, 128)),
+    "llama-mini": Sample(_continuation(llama.MINI), (1, 1, 128)),
+    "smollm2": Sample(_continuation(smollm2.CONFIG), (1, 1, 128)),
     "ds-cnn": Sample(_mfcc, (1,)),
     "gru": Sample(_frames, (1, 100)),
     "lstm": Sample(_frames_both_ways, (1, 100)),

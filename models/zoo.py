@@ -28,8 +28,9 @@ class File:
 
 @dataclass(frozen=True)
 class Entry:
-    """One model. ``size`` is in bytes, ``feed`` the shape of one sample of each input, ``opset`` the imports as
-    ``domain:version`` separated by commas, ``files`` what belongs to the model: vocabularies and labels."""
+    """One model. ``size`` is in bytes, ``files`` what belongs to the model: vocabularies and labels. Of one that is an
+    ONNX file, ``feed`` is the shape of one sample of each input, and ``opset`` the imports as ``domain:version``
+    separated by commas."""
 
     name: str
     package: str
@@ -37,9 +38,9 @@ class Entry:
     sha256: str
     licence: str
     size: int
-    opset: str
-    feed: Mapping[str, list[int]]
     task: str
+    opset: str = ""
+    feed: Mapping[str, list[int]] = field(default_factory=dict)
     files: Mapping[str, File] = field(default_factory=dict)
 
     @property
@@ -59,7 +60,7 @@ def entries() -> dict[str, Entry]:
 
 
 def fetch(name: str) -> Path:
-    """The model's .onnx file in the cache, downloaded on first use; later calls work without a network.
+    """The model's file in the cache, downloaded on first use; later calls work without a network.
 
     Raises :class:`UsageError` E002 for an unknown name, a failed download, or a file with the wrong checksum.
     """

@@ -172,7 +172,8 @@ def test_zoo_entries_are_complete() -> None:
     known = zoo.entries()
     assert {"silero-vad", "minilm", "ocr-det"} <= set(known)
     for entry in known.values():
-        assert entry.path.endswith(".onnx") and len(entry.sha256) == 64 and entry.feed and "==" in entry.package
+        assert len(entry.sha256) == 64 and "==" in entry.package
+        assert (entry.path.endswith(".onnx") and entry.feed) or entry.path.endswith(".gguf")
 
 
 @pytest.fixture

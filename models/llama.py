@@ -1,4 +1,4 @@
-"""A small decoder of the Llama family (Touvron et al., 2023, arXiv:2302.13971) as it exports for generation, seeded.
+"""Decoders of the Llama family (Touvron et al., 2023, arXiv:2302.13971) as they export for generation.
 
 Grouped queries, rotary positions, RMS normalisation and SwiGLU, all from their parts. Keys and values of the tokens so
 far go in as ``past_key_values`` and come out longer as ``present``: a prompt is one run with an empty past, then each
@@ -7,8 +7,9 @@ token is a run of its own.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,40 +18,71 @@ from mcpc.models.graph import GraphBuilder, Size
 if TYPE_CHECKING:
     import onnx
 
-LAYERS, HIDDEN, INNER = 4, 192, 512
-HEADS, KEY_HEADS, EACH = 6, 2, 32
-VOCABULARY, THETA = 2048, 10000.0
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Config:
+    """Sizes of a decoder: ``each`` is a head's width, ``theta`` the base of the rotary frequencies."""
+
+    layers: int
+    hidden: int
+    inner: int
+    heads: int
+    key_heads: int
+    each: int
+    vocabulary: int
+    theta: float
+
+
+MINI = Config(layers=4, hidden=192, inner=512, heads=6, key_heads=2, each=32, vocabulary=2048, theta=10000.0)
 
 
 def build(seed: int = 0, batch: Size = "batch_size") -> onnx.ModelProto:
+    """A small network with seeded weights, see :func:`decoder`. 2.4 million parameters."""
+    rng = np.random.default_rng(seed)
+
+    def weights(name: str, shape: tuple[int, ...]) -> Array:
+        if name.endswith("norm.weight"):
+            return rng.uniform(0.8, 1.2, shape)
+        # rows of the embedding have variance 1, as all that is added to them; logits spread more
+        scale = {"model.embed_tokens.weight": 1.0, "lm_head.weight": 2 / np.sqrt(shape[0])}
+        return rng.standard_normal(shape) * scale.get(name, 1 / np.sqrt(shape[0]))
+
+    return decoder("llama_mini", MINI, weights, batch)
+
+
+def decoder(
+    name: str, config: Config, weights: Callable[[str, tuple[int, ...]], Array], batch: Size = "batch_size"
+) -> onnx.ModelProto:
     """The network; sizes are symbolic: ``sequence_length`` new tokens after ``past_sequence_length`` ones.
 
     Inputs: ``input_ids`` and ``position_ids`` int64 [batch, sequence], ``attention_mask`` int64 [batch, past +
-    sequence], and a layer ``past_key_values.N.key`` and ``.value`` float32 [batch, 2, past, 32]. Outputs: ``logits``
-    float32 [batch, sequence, 2048], and a layer ``present.N.key`` and ``.value`` [batch, 2, past + sequence, 32].
-    2.4 million parameters.
+    sequence], and a layer ``past_key_values.N.key`` and ``.value`` float32 [batch, key_heads, past, each]. Outputs:
+    ``logits`` float32 [batch, sequence, vocabulary], and a layer ``present.N.key`` and ``.value`` [batch, key_heads,
+    past + sequence, each]. ``weights`` gives each weight by its name and shape: those of products as [inputs, outputs].
     """
     from onnx import TensorProto
 
-    b = _Builder(np.random.default_rng(seed))
+    b = _Builder(np.random.default_rng(0), config=config, source=weights)
     b.prepare()
     x = b.node("Gather", "model/embed_tokens/Gather", [b.embedding, "input_ids"])
-    for layer in range(LAYERS):
+    for layer in range(config.layers):
         x = b.layer(x, layer)
-    x = b.rms_norm(x, "model/norm")
-    head = b.weight("lm_head.weight", b.rng.standard_normal((HIDDEN, VOCABULARY)) * (2 / np.sqrt(HIDDEN)))
+    x = b.rms_norm(x, "model.norm")
+    head = b.learned("lm_head.weight", (config.hidden, config.vocabulary))
     b.node("MatMul", "lm_head/MatMul", [x, head], "logits")
 
     sequence, past = "sequence_length", "past_sequence_length"
     total = f"{past} + {sequence}"
     integers = {"input_ids": [batch, sequence], "attention_mask": [batch, total], "position_ids": [batch, sequence]}
-    caches = [f"{layer}.{kind}" for layer in range(LAYERS) for kind in ("key", "value")]
+    caches = [f"{layer}.{kind}" for layer in range(config.layers) for kind in ("key", "value")]
     return b.model(
-        "llama_mini",
-        {**integers, **{f"past_key_values.{each}": [batch, KEY_HEADS, past, EACH] for each in caches}},
+        name,
+        {**integers, **{f"past_key_values.{each}": [batch, config.key_heads, past, config.each] for each in caches}},
         {
-            "logits": [batch, sequence, VOCABULARY],
-            **{f"present.{each}": [batch, KEY_HEADS, total, EACH] for each in caches},
+            "logits": [batch, sequence, config.vocabulary],
+            **{f"present.{each}": [batch, config.key_heads, total, config.each] for each in caches},
         },
         input_types=dict.fromkeys(integers, TensorProto.INT64),
     )
@@ -58,6 +90,8 @@ def build(seed: int = 0, batch: Size = "batch_size") -> onnx.ModelProto:
 
 @dataclass
 class _Builder(GraphBuilder):
+    config: Config = MINI
+    source: Callable[[str, tuple[int, ...]], Array] = lambda name, shape: np.zeros(shape)
     embedding: str = ""
     batch: str = ""
     sequence: str = ""
@@ -65,9 +99,12 @@ class _Builder(GraphBuilder):
     cosine: str = ""
     sine: str = ""
 
+    def learned(self, name: str, shape: tuple[int, ...]) -> str:
+        return self.weight(name, self.source(name, shape))
+
     def prepare(self) -> None:
         """What all layers share: sizes, the mask to add to scores, and the angles of the positions."""
-        self.embedding = self.weight("model.embed_tokens.weight", self.rng.standard_normal((VOCABULARY, HIDDEN)))
+        self.embedding = self.learned("model.embed_tokens.weight", (self.config.vocabulary, self.config.hidden))
         self.batch = self.size("input_ids", "model/batch", 0)
         self.sequence = self.size("input_ids", "model/sequence", 1)
         past = self.size("past_key_values.0.key", "model/past", 2)
@@ -92,11 +129,12 @@ class _Builder(GraphBuilder):
         return self.node("Where", "model/Where", [absent, lowest, causal])
 
     def _angles(self) -> tuple[str, str]:
-        """Cosine and sine of position times frequency, each frequency twice: [batch, 1, sequence, 32]."""
+        """Cosine and sine of position times frequency, each frequency twice: [batch, 1, sequence, each]."""
         name = "model/rotary_emb"
-        frequencies = THETA ** -(np.arange(0, EACH, 2) / EACH)
+        each = self.config.each
+        frequencies = self.config.theta ** -(np.arange(0, each, 2) / each)
         inverse = self.weight(f"{name}.inv_freq", frequencies[None, :, None])
-        shape = self.sizes(f"{name}/shape", self.batch, EACH // 2, 1)
+        shape = self.sizes(f"{name}/shape", self.batch, each // 2, 1)
         inverse = self.node("Expand", f"{name}/Expand", [inverse, shape])
         positions = self.node("Unsqueeze", f"{name}/Unsqueeze", ["position_ids", self.constant(f"{name}/axes", [1])])
         positions = self.node("Cast", f"{name}/Cast", [positions], to=1)
@@ -111,20 +149,19 @@ class _Builder(GraphBuilder):
         return cosine, sine
 
     def layer(self, x: str, layer: int) -> str:
-        name = f"model/layers.{layer}"
-        attended = self._attention(self.rms_norm(x, f"{name}/input_layernorm"), f"{name}/self_attn", layer)
+        name, hidden, inner = f"model.layers.{layer}", self.config.hidden, self.config.inner
+        attended = self._attention(self.rms_norm(x, f"{name}.input_layernorm"), f"{name}.self_attn", layer)
         x = self.node("Add", f"{name}/Add", [x, attended])
-        inner = self.rms_norm(x, f"{name}/post_attention_layernorm")
-        gate = self.project(inner, f"{name}/mlp/gate_proj", HIDDEN, INNER)
-        gate = self.node("Mul", f"{name}/mlp/Mul", [gate, self.node("Sigmoid", f"{name}/mlp/Sigmoid", [gate])])
-        up = self.project(inner, f"{name}/mlp/up_proj", HIDDEN, INNER)
-        down = self.node("Mul", f"{name}/mlp/Mul_1", [gate, up])
-        return self.node("Add", f"{name}/Add_1", [x, self.project(down, f"{name}/mlp/down_proj", INNER, HIDDEN)])
+        normed = self.rms_norm(x, f"{name}.post_attention_layernorm")
+        gate = self.project(normed, f"{name}.mlp.gate_proj", hidden, inner)
+        gate = self.node("Mul", f"{name}.mlp/Mul", [gate, self.node("Sigmoid", f"{name}.mlp/Sigmoid", [gate])])
+        up = self.project(normed, f"{name}.mlp.up_proj", hidden, inner)
+        gated = self.node("Mul", f"{name}.mlp/Mul_1", [gate, up])
+        return self.node("Add", f"{name}/Add_1", [x, self.project(gated, f"{name}.mlp.down_proj", inner, hidden)])
 
     def project(self, x: str, name: str, inputs: int, outputs: int) -> str:
         """A linear layer without a bias."""
-        weight = self.weight(f"{name}.weight", self.rng.standard_normal((inputs, outputs)) / np.sqrt(inputs))
-        return self.node("MatMul", f"{name}/MatMul", [x, weight])
+        return self.node("MatMul", f"{name}/MatMul", [x, self.learned(f"{name}.weight", (inputs, outputs))])
 
     def rms_norm(self, x: str, name: str) -> str:
         """x divided by the root of its mean square over the last axis, then scaled, from the parts."""
@@ -134,13 +171,13 @@ class _Builder(GraphBuilder):
         root = self.node("Sqrt", f"{name}/Sqrt", [raised])
         inverse = self.node("Div", f"{name}/Div", [self.constant(f"{name}/one", 1.0, np.float32), root])
         normed = self.node("Mul", f"{name}/Mul", [x, inverse])
-        scale = self.weight(f"{name}.weight", self.rng.uniform(0.8, 1.2, HIDDEN))
-        return self.node("Mul", f"{name}/Mul_1", [scale, normed])
+        return self.node("Mul", f"{name}/Mul_1", [self.learned(f"{name}.weight", (self.config.hidden,)), normed])
 
     def _attention(self, x: str, name: str, layer: int) -> str:
-        query = self._heads(x, f"{name}/q_proj", HEADS)
-        key = self._heads(x, f"{name}/k_proj", KEY_HEADS)
-        value = self._heads(x, f"{name}/v_proj", KEY_HEADS)
+        heads, key_heads, each = self.config.heads, self.config.key_heads, self.config.each
+        query = self._heads(x, f"{name}.q_proj", heads)
+        key = self._heads(x, f"{name}.k_proj", key_heads)
+        value = self._heads(x, f"{name}.v_proj", key_heads)
         query, key = self._rotate(query, f"{name}/q_rope"), self._rotate(key, f"{name}/k_rope")
         pasts = [f"past_key_values.{layer}.{kind}" for kind in ("key", "value")]
         key = self.node("Concat", f"{name}/Concat", [pasts[0], key], f"present.{layer}.key", axis=-2)
@@ -148,24 +185,27 @@ class _Builder(GraphBuilder):
         key, value = self._repeat(key, f"{name}/k_repeat"), self._repeat(value, f"{name}/v_repeat")
         key = self.node("Transpose", f"{name}/Transpose", [key], perm=[0, 1, 3, 2])
         scores = self.node("MatMul", f"{name}/MatMul", [query, key])
-        scores = self.node("Mul", f"{name}/Mul", [scores, self.constant(f"{name}/scale", EACH**-0.5, np.float32)])
+        scores = self.node("Mul", f"{name}/Mul", [scores, self.constant(f"{name}/scale", each**-0.5, np.float32)])
         scores = self.node("Add", f"{name}/Add", [scores, self.mask])
         shares = self.node("Softmax", f"{name}/Softmax", [scores], axis=-1)
         context = self.node("MatMul", f"{name}/MatMul_1", [shares, value])
         context = self.node("Transpose", f"{name}/Transpose_1", [context], perm=[0, 2, 1, 3])
-        shape = self.sizes(f"{name}/shape", self.batch, self.sequence, HEADS * EACH)
+        shape = self.sizes(f"{name}/shape", self.batch, self.sequence, heads * each)
         joined = self.node("Reshape", f"{name}/Reshape", [context, shape])
-        return self.project(joined, f"{name}/o_proj", HEADS * EACH, HIDDEN)
+        return self.project(joined, f"{name}.o_proj", heads * each, self.config.hidden)
 
     def _heads(self, x: str, name: str, heads: int) -> str:
-        shape = self.sizes(f"{name}/shape", self.batch, self.sequence, heads, EACH)
-        split = self.node("Reshape", f"{name}/Reshape", [self.project(x, name, HIDDEN, heads * EACH), shape])
+        each = self.config.each
+        shape = self.sizes(f"{name}/shape", self.batch, self.sequence, heads, each)
+        projected = self.project(x, name, self.config.hidden, heads * each)
+        split = self.node("Reshape", f"{name}/Reshape", [projected, shape])
         return self.node("Transpose", f"{name}/Transpose", [split], perm=[0, 2, 1, 3])
 
     def _rotate(self, x: str, name: str) -> str:
-        """Turn each pair of features i and i + 16 by the angle of its position (Su et al., 2021, arXiv:2104.09864)."""
-        half, end = self.constant(f"{name}/half", [EACH // 2]), self.constant(f"{name}/end", [np.iinfo(np.int64).max])
-        axis, zero = self.constant(f"{name}/axis", [3]), self.constant(f"{name}/zero", [0])
+        """Turn each feature with the one half a head on by its position's angle (Su et al., 2021, arXiv:2104.09864)."""
+        half = self.constant(f"{name}/half", [self.config.each // 2])
+        zero, end = self.constant(f"{name}/zero", [0]), self.constant(f"{name}/end", [np.iinfo(np.int64).max])
+        axis = self.constant(f"{name}/axis", [3])
         first = self.node("Slice", f"{name}/Slice", [x, zero, half, axis])
         second = self.node("Slice", f"{name}/Slice_1", [x, half, end, axis])
         turned = self.node("Concat", f"{name}/Concat", [self.node("Neg", f"{name}/Neg", [second]), first], axis=-1)
@@ -174,11 +214,12 @@ class _Builder(GraphBuilder):
         return self.node("Add", f"{name}/Add", [kept, moved])
 
     def _repeat(self, x: str, name: str) -> str:
-        """Keys or values once for each query head of their group: [batch, 2, total, 32] to [batch, 6, total, 32]."""
+        """Keys or values once for each query head of their group: as many heads as queries have."""
+        heads, key_heads, each = self.config.heads, self.config.key_heads, self.config.each
         total = self.size(x, name, 2)
-        groups = HEADS // KEY_HEADS
         wide = self.node("Unsqueeze", f"{name}/Unsqueeze", [x, self.constant(f"{name}/axes", [2])])
-        shape = self.sizes(f"{name}/shape", self.batch, KEY_HEADS, groups, total, EACH)
+        shape = self.sizes(f"{name}/shape", self.batch, key_heads, heads // key_heads, total, each)
         wide = self.node("Expand", f"{name}/Expand", [wide, shape])
-        shape = self.sizes(f"{name}/shape_1", self.batch, HEADS, total, EACH)
-        return self.node("Reshape", f"{name}/Reshape", [wide, shape])
+        return self.node(
+            "Reshape", f"{name}/Reshape", [wide, self.sizes(f"{name}/shape_1", self.batch, heads, total, each)]
+        )
