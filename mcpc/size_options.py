@@ -63,8 +63,8 @@ def fix_sizes(graph: Graph, dims: Mapping[str, Bound], shapes: Mapping[str, Shap
             raise UsageError("E001", f"{option}: size {name} is {fixed[name]} already")
         graph.bounds[name] = bound
     for name in graph.symbols():
-        if name not in fixed and name not in dims and (bound := _sum_bound(graph, name, fixed)) is not None:
-            low, high = graph.bounds[name] = bound
+        if name not in fixed and name not in dims and (of_sum := _sum_bound(graph, name, fixed)) is not None:
+            low, high = graph.bounds[name] = of_sum
             if low == high:
                 fixed[name] = low
     substitution = {symbol(name): value for name, value in fixed.items()}

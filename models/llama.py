@@ -47,7 +47,8 @@ def build(seed: int = 0, batch: Size = "batch_size") -> onnx.ModelProto:
             return rng.uniform(0.8, 1.2, shape)
         # rows of the embedding have variance 1, as all that is added to them; logits spread more
         scale = {"model.embed_tokens.weight": 1.0, "lm_head.weight": 2 / np.sqrt(shape[0])}
-        return rng.standard_normal(shape) * scale.get(name, 1 / np.sqrt(shape[0]))
+        array: Array = rng.standard_normal(shape) * scale.get(name, 1 / np.sqrt(shape[0]))
+        return array
 
     return decoder("llama_mini", MINI, weights, batch)
 

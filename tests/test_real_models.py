@@ -211,7 +211,8 @@ def test_a_chat_model_knows_the_capital_of_france(chat_model: Path, workshop: Wo
     caches = [f"past_key_values.{layer}.{kind}" for layer in range(config.layers) for kind in ("key", "value")]
 
     def answer(ask: Callable[[Feeds], dict[str, Array]]) -> str:
-        new, length, said = words.encode(smollm2.prompt("What is the capital of France?")).ids, 0, []
+        new, length = words.encode(smollm2.prompt("What is the capital of France?")).ids, 0
+        said: list[int] = []
         past = dict.fromkeys(caches, empty)
         while len(said) < 16:
             total = length + len(new)
