@@ -13,6 +13,9 @@ from mcpc.ops.quantize import spread
 
 from ..kernel import Array, KernelBuilder, unsupported
 
+#: The most columns of a tile (tile.h).
+TILE_WIDTH = 32
+
 #: How gemm_q8.h calls the stored types.
 LOADS = {
     DType.int4: "i4",
@@ -141,10 +144,10 @@ def conv(b: KernelBuilder, shape: str, x: str, group_in: int, matrices: Sequence
 
 
 def _prepare(b: KernelBuilder, matrix: Stored) -> None:
-    """The header, the label, and room for a panel of floats."""
+    """The header, the label, and room for the floats across a tile."""
     b.label += f", {matrix.data.dtype.name} weights"
     b.headers.append("gemm_q8.h")
-    b.scratch = max(len(matrix.data), 1) * b.nr * 4
+    b.scratch = max(len(matrix.data), 1) * TILE_WIDTH * 4
 
 
 def _load(matrix: Stored) -> str:

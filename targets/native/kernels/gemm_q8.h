@@ -4,7 +4,7 @@
  * scratch, where all rows of a block of the left operand meet it as they would meet a float panel: so results are the
  * same to the last bit as with weights that were expanded beforehand, and the work of expanding is shared by the rows
  * of a block. (To scale the sums instead would save a multiplication a weight, but round differently and leave out
- * scales that change along the depth.) One row alone multiplies what it expands in registers.
+ * scales that change along the depth.) Few rows are multiplied by what is expanded in registers.
  *
  * `stored` is packed as tile.h says, in its own type. A scale, and a zero point, holds for `block` rows of B:
  *
@@ -57,32 +57,42 @@ MCP26_INLINE v8f weight_load_e5m2(const void *stored, int64_t i) {
     return v8f_from_e5m2(v8b_load_all((const uint8_t *)stored + i));
 }
 
-enum { WEIGHT_VECTORS = MCP26_NR / 8 }; /* vectors across a panel */
+enum {
+    WEIGHT_VECTORS = MCP26_NR / 8, /* vectors across a panel */
+    WEIGHT_FEW = 2,                /* rows that are multiplied without scratch */
+    WEIGHT_SUMS = 8                /* vectors that accumulate then */
+};
 
-/* Vector j of row k, which is in block `block`, of a panel. */
-MCP26_INLINE v8f weight_at(weight_panels w, weight_load load, int64_t depth, int64_t panel, int64_t block, int64_t k,
-                           int64_t j) {
+/* Vector j of the scales or zero points (`values`) of a block of a panel. */
+MCP26_INLINE v8f weight_parameter(weight_panels w, const float *values, int64_t depth, int64_t panel, int64_t block,
+                                  int64_t j) {
     int64_t blocks = mcp26_ceil_div(depth, w.block);
-    int64_t at = w.is_per_column ? (panel * blocks + block) * MCP26_NR + 8 * j : block;
-    v8f value = load(w.stored, (panel * depth + k) * MCP26_NR + 8 * j);
-    if (w.zero) value = value - (w.is_per_column ? v8f_load_all(w.zero + at) : v8f_splat(w.zero[at]));
-    if (w.scale) value = value * (w.is_per_column ? v8f_load_all(w.scale + at) : v8f_splat(w.scale[at]));
-    return value;
+    if (!w.is_per_column) return v8f_splat(values[block]);
+    return v8f_load_all(values + (panel * blocks + block) * MCP26_NR + 8 * j);
 }
 
 /* Panel `panel` as floats, [depth][MCP26_NR]. */
-MCP26_INLINE void weight_expand(weight_panels w, weight_load load, int64_t depth, int64_t panel, float *to) {
+MCP26_INLINE void weight_expand(weight_panels w, weight_load load, int64_t depth, int64_t panel,
+                                float *restrict to) {
     for (int64_t block = 0; block * w.block < depth; block++) {
         int64_t end = mcp26_min(depth, (block + 1) * w.block);
+        v8f scale[WEIGHT_VECTORS], zero[WEIGHT_VECTORS];
+        MCP26_UNROLL for (int64_t j = 0; j < WEIGHT_VECTORS; j++) {
+            scale[j] = w.scale ? weight_parameter(w, w.scale, depth, panel, block, j) : 1.0f;
+            zero[j] = w.zero ? weight_parameter(w, w.zero, depth, panel, block, j) : 0.0f;
+        }
         for (int64_t k = block * w.block; k < end; k++) {
             MCP26_UNROLL for (int64_t j = 0; j < WEIGHT_VECTORS; j++) {
-                v8f_store_all(to + k * MCP26_NR + 8 * j, weight_at(w, load, depth, w.first + panel, block, k, j));
+                v8f value = load(w.stored, (panel * depth + k) * MCP26_NR + 8 * j);
+                if (w.zero) value = value - zero[j];
+                if (w.scale) value = value * scale[j];
+                v8f_store_all(to + k * MCP26_NR + 8 * j, value);
             }
         }
     }
 }
 
-/* Units begin ... end-1 of the product, as tile_units_run has them. `scratch`: depth * MCP26_NR floats. */
+/* Units begin ... end-1 of the product, as tile_units_run has them. `scratch`: depth * TILE_WIDTH floats. */
 MCP26_INLINE void weight_units_run(tile_product t, weight_panels w, weight_load load, tile_source source,
                                    mcp26_epilogue epilogue, float *scratch, int64_t begin, int64_t end) {
     int64_t blocks = tile_blocks(t.rows), group = tile_group(t.rows, t.columns, t.depth);
@@ -90,41 +100,47 @@ MCP26_INLINE void weight_units_run(tile_product t, weight_panels w, weight_load 
     tile_rows cut = tile_cut(t.rows, MCP26_MR);
     for (int64_t u = begin; u < end; u++) {
         int64_t from = u / groups * cut.tiles / blocks, to = (u / groups + 1) * cut.tiles / blocks;
-        int64_t p = u % groups * group, last = mcp26_min(panels, p + group);
-        for (; p < last; p++) {
-            int64_t n = p * MCP26_NR, columns = mcp26_min(MCP26_NR, t.columns - n);
-            tile_product panel = t;
-            panel.b = scratch, panel.c = t.c + n, panel.column0 = t.column0 + n;
-            weight_expand(w, load, t.depth, p, scratch);
-            tile_strip(panel, source, epilogue, cut, from, to, columns <= TILE_LANES ? 1 : TILE_VECTORS, columns, 0);
+        int64_t n = u % groups * group * MCP26_NR, last = mcp26_min(t.columns, n + group * MCP26_NR);
+        for (; n < last; n += TILE_WIDTH) {
+            int64_t columns = mcp26_min(TILE_WIDTH, last - n);
+            for (int64_t i = 0; i * MCP26_NR < columns; i++) {
+                weight_expand(w, load, t.depth, w.first + n / MCP26_NR + i, scratch + i * t.depth * MCP26_NR);
+            }
+            tile_product part = t;
+            part.b = scratch, part.c = t.c + n, part.column0 = t.column0 + n;
+            tile_strip(part, source, epilogue, cut, from, to, columns <= TILE_LANES ? 1 : TILE_VECTORS, columns, 0);
         }
     }
 }
 
-/* Columns of `count` panels from column n on of the product of one row. */
-MCP26_INLINE void weight_row(tile_product t, const float *a, weight_panels w, weight_load load,
-                             mcp26_epilogue epilogue, int64_t count, int64_t n) {
-    enum { MOST = 8 };
-    v8f sums[MOST];
-    MCP26_UNROLL for (int64_t i = 0; i < count * WEIGHT_VECTORS; i++) sums[i] = 0.0f;
-    int64_t panel = w.first + n / MCP26_NR;
+/* Columns of `count` panels from column n on of the product of few rows. */
+MCP26_INLINE void weight_rows(tile_product t, const float *a, int64_t lda, weight_panels w, weight_load load,
+                              mcp26_epilogue epilogue, int64_t rows, int64_t count, int64_t n) {
+    v8f sums[WEIGHT_SUMS];
+    int64_t vectors = count * WEIGHT_VECTORS, panel = w.first + n / MCP26_NR;
+    MCP26_UNROLL for (int64_t i = 0; i < rows * vectors; i++) sums[i] = 0.0f;
     for (int64_t block = 0; block * w.block < t.depth; block++) {
         int64_t end = mcp26_min(t.depth, (block + 1) * w.block);
         for (int64_t k = block * w.block; k < end; k++) {
-            v8f left = a[k];
-            MCP26_UNROLL for (int64_t i = 0; i < count * WEIGHT_VECTORS; i++) {
-                v8f right = weight_at(w, load, t.depth, panel + i / WEIGHT_VECTORS, block, k,
-                                      i % WEIGHT_VECTORS);
-                sums[i] = v8f_fma(left, right, sums[i]);
+            MCP26_UNROLL for (int64_t i = 0; i < vectors; i++) {
+                int64_t p = panel + i / WEIGHT_VECTORS, j = i % WEIGHT_VECTORS;
+                v8f value = load(w.stored, (p * t.depth + k) * MCP26_NR + 8 * j);
+                if (w.zero) value = value - weight_parameter(w, w.zero, t.depth, p, block, j);
+                if (w.scale) value = value * weight_parameter(w, w.scale, t.depth, p, block, j);
+                MCP26_UNROLL for (int64_t m = 0; m < rows; m++) {
+                    sums[m * vectors + i] = v8f_fma(v8f_splat(a[m * lda + k]), value, sums[m * vectors + i]);
+                }
             }
         }
     }
-    float copy[8 * MOST];
-    MCP26_UNROLL for (int64_t i = 0; i < count * WEIGHT_VECTORS; i++) v8f_store_all(copy + 8 * i, sums[i]);
-    MCP26_ROLL for (int64_t i = 0; i < count * MCP26_NR && n + i < t.columns; i += 8) {
-        int64_t lanes = mcp26_min(8, t.columns - n - i);
-        v8f result = epilogue(v8f_load_all(copy + i), t.args, t.row0, t.column0 + n + i, lanes);
-        v8f_store(t.c + n + i, result, lanes);
+    float copy[8 * WEIGHT_SUMS];
+    MCP26_UNROLL for (int64_t i = 0; i < rows * vectors; i++) v8f_store_all(copy + 8 * i, sums[i]);
+    MCP26_ROLL for (int64_t m = 0; m < rows; m++) {
+        for (int64_t i = 0; i < vectors && n + 8 * i < t.columns; i++) {
+            int64_t lanes = mcp26_min(8, t.columns - n - 8 * i);
+            v8f sum = v8f_load_all(copy + 8 * (m * vectors + i));
+            v8f_store(t.c + m * t.ldc + n + 8 * i, epilogue(sum, t.args, m, t.column0 + n + 8 * i, lanes), lanes);
+        }
     }
 }
 
@@ -132,21 +148,28 @@ MCP26_INLINE void weight_row(tile_product t, const float *a, weight_panels w, we
 MCP26_INLINE void gemm_weights(int64_t M, int64_t N, int64_t K, const float *a, int64_t lda, weight_panels w,
                                weight_load load, float *c, int64_t ldc, mcp26_epilogue epilogue,
                                const void *const *args, float *scratch, int64_t begin, int64_t end) {
-    enum { ABREAST = 64 / MCP26_NR };
     gemm_left left = {a, lda, MCP26_NR, K, 0};
     tile_product t = {.rows = M, .columns = N, .depth = K, .left = &left, .panel_stride = K * MCP26_NR, .c = c,
                       .ldc = ldc, .args = args};
-    if (M != 1) {
+    if (M > WEIGHT_FEW || M == 0) {
         weight_units_run(t, w, load, gemm_source, epilogue, scratch, begin, end);
         return;
     }
-    int64_t group = tile_group(1, N, K), panels = mcp26_ceil_div(N, MCP26_NR);
-    int64_t p = begin * group, last = mcp26_min(panels, end * group);
-    for (; p + ABREAST <= last; p += ABREAST) weight_row(t, a, w, load, epilogue, ABREAST, p * MCP26_NR);
-    for (; p < last; p++) weight_row(t, a, w, load, epilogue, 1, p * MCP26_NR);
+    int64_t group = tile_group(M, N, K), p = begin * group;
+    int64_t last = mcp26_min(mcp26_ceil_div(N, MCP26_NR), end * group);
+#define WEIGHT_ROWS(R)                                                                                             \
+    if (M == R) {                                                                                                  \
+        enum { ABREAST_##R = (R == 1 ? 64 : 32) / MCP26_NR };                                                      \
+        for (; p + ABREAST_##R <= last; p += ABREAST_##R)                                                          \
+            weight_rows(t, a, lda, w, load, epilogue, R, ABREAST_##R, p * MCP26_NR);                               \
+        for (; p < last; p++) weight_rows(t, a, lda, w, load, epilogue, R, 1, p * MCP26_NR);                       \
+    }
+    WEIGHT_ROWS(1)
+    WEIGHT_ROWS(2)
+#undef WEIGHT_ROWS
 }
 
-/* conv_f32 with the groups' panels one behind the other. Units: conv_f32_units. `scratch`: a panel's floats. */
+/* conv_f32 with the groups' panels one behind the other. Units: conv_f32_units. `scratch`: depth * TILE_WIDTH floats. */
 MCP26_INLINE void conv_weights(conv_shape s, const float *x, weight_panels w, weight_load load, const float *zeros,
                                float *y, mcp26_epilogue epilogue, const void *const *args, float *scratch,
                                int64_t begin, int64_t end) {
