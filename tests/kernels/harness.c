@@ -5,6 +5,7 @@
  * writing beyond it ends the program. Kernel k >= STATIC is entry k - STATIC of cases.inc, whose parameters
  * are literals; below it the parameters are run-time variables.
  */
+#include "attention.h"
 #include "conv.h"
 #include "conv_few.h"
 #include "conv_nd.h"
@@ -12,7 +13,9 @@
 #include "elementwise.h"
 #include "gemm.h"
 #include "gemm_i8.h"
+#include "matmul.h"
 #include "move.h"
+#include "normalize.h"
 #include "pool.h"
 #include "recurrent.h"
 #include "reduce.h"
@@ -154,7 +157,7 @@ MCP26_INLINE void run_pool_global(const int64_t *n, void **p) {
 }
 
 /* n: batch, in_c, out_c, groups, in[3], out[3], kernel[3], stride[3], dilation[3], pad[3], is_transposed, chunk, form: 0
- * packed, 1 loose [taps][in_c / groups][out_c], 2 one filter a channel. */
+ * packed, 1 loose [taps][in_c / groups][out_c], 2 one filter a channel, 3 spread. */
 MCP26_INLINE void run_window(const int64_t *n, void **p) {
     const void *args[] = {p[3], p[4], &n[2]};
     window_shape s = {.batch = n[0], .in_c = n[1], .out_c = n[2], .groups = n[3], .in = THREE(n + 4), .out = THREE(n + 7),
@@ -166,6 +169,8 @@ MCP26_INLINE void run_window(const int64_t *n, void **p) {
         RUN_UNITS(window_plain_units(s), n[23],
                   window_plain_f32(s, p[0], p[1], n[1] / n[3] * n[2], n[2] / n[3], n[2], p[5], bias_and_add, args, begin,
                                    end))
+    if (n[24] == 3)
+        RUN_UNITS(window_spread_units(s), n[23], window_spread_f32(s, p[0], p[1], p[5], bias_and_add, args, begin, end))
     if (n[24] == 2)
         RUN_UNITS(window_plain_units(s), n[23], window_channels_f32(s, p[0], p[1], p[5], bias_and_add, args, begin, end))
 }
@@ -327,10 +332,57 @@ MCP26_INLINE void run_gather(const int64_t *n, void **p) {
     fault[1] = env.fault.step, fault[2] = env.fault.kind, fault[3] = env.fault.index, fault[4] = env.fault.bound;
 }
 
+MCP26_INLINE v8f scaled_and_masked(v8f acc, const void *const *where, int64_t m, int64_t n, int64_t lanes) {
+    const attention_place *at = (const void *)where;
+    const void *const *args = at->args;
+    return acc * at->scale + v8f_load(ARG(float, 0) + attention_at(at, 0, m, n), lanes);
+}
+
+/* n: batch, heads, group, rows, depth, width, old keys, new keys, before, after, offset, guarded, keys transposed, chunk.
+ * p: queries, old keys and values, new ones, mask [rows][keys], result, scratch. */
+MCP26_INLINE void run_attention(const int64_t *n, void **p) {
+    mcp26_env env = {.fault = {0, 0, 0, 0}};
+    const void *args[] = {p[5]};
+    const attention_steps mask[] = {{0, 0, n[6] + n[7], 1}};
+    attention a = {.batch = n[0], .heads = n[1], .group = n[2], .rows = n[3], .depth = n[4], .width = n[5],
+                   .q = p[0], .q_step = {n[1] * n[3] * n[4], n[3] * n[4], n[4], 1},
+                   .y = p[6], .y_step = {n[3] * n[1] * n[5], n[5], n[1] * n[5], 1},
+                   .before = n[8], .after = n[9], .offset = n[10], .limit = ATTENTION_ALL, .is_guarded = n[11],
+                   .scale = 0.25f};
+    for (int64_t i = 0; i < 2; i++) {
+        int64_t count = n[6 + i], heads = n[1] / n[2], k = count * n[4], v = count * n[5];
+        a.keys[i] = (attention_keys){.k = p[1 + 2 * i], .v = p[2 + 2 * i], .count = count,
+                                     .k_step = {heads * k, k, n[12] ? 1 : n[4], n[12] ? count : 1},
+                                     .v_step = {heads * v, v, n[5], 1}};
+    }
+    RUN_UNITS(attention_units(n[0], n[1], n[3]), n[13],
+              attention_f32(&env, a, scaled_and_masked, args, mask, p[7], begin, end))
+}
+
+/* n: outer, inner, M, N, K, B transposed, chunk. Rows of all tensors are [outer][row][inner]. */
+MCP26_INLINE void run_matmul_strided(const int64_t *n, void **p) {
+    int64_t inner = n[1], M = n[2], N = n[3], K = n[4];
+    matmul_steps as = {M * inner * K, K, inner * K, 1}, cs = {M * inner * N, N, inner * N, 1};
+    matmul_steps bs = {K * inner * N, N, inner * N, 1};
+    if (n[5]) bs = (matmul_steps){N * inner * K, K, 1, inner * K};
+    RUN_UNITS(matmul_strided_units(n[0], inner, M, N), n[6],
+              matmul_strided_f32(n[0], inner, M, N, K, p[0], as, p[1], bs, p[2], cs, epilogue_none, NULL, p[3], begin,
+                                 end))
+}
+
+/* n: without mean, rows, length, bias, chunk. Results: data, means, factors. */
+MCP26_INLINE void run_normalize(const int64_t *n, void **p) {
+    normalize_operand scale = {p[1], 0, 1}, bias = {n[3] ? p[2] : NULL, 0, 1};
+    RUN_UNITS(n[1], n[4],
+              normalize_f32(n[0] ? NORMALIZE_MEAN_SQUARE : NORMALIZE_MEAN_AND_VARIANCE, n[2], p[0], scale, bias, 1e-5f,
+                            p[3], p[4], p[5], epilogue_none, NULL, begin, end))
+}
+
 #define EACH_KERNEL(X)                                                                                            \
     X(0, gemm) X(1, matmul) X(2, conv) X(3, conv_few) X(4, depthwise) X(5, pool) X(6, pool_global) X(7, function) \
     X(8, integer) X(9, map_nd) X(10, reduce) X(11, softmax) X(12, lstm) X(13, copy) X(14, pad) X(15, gather) \
-    X(16, window) X(17, resize) X(18, double) X(19, gemm_i8)
+    X(16, window) X(17, resize) X(18, double) X(19, gemm_i8) \
+    X(20, attention) X(21, matmul_strided) X(22, normalize)
 
 #define DEFINE_KERNEL(I, NAME) \
     static __attribute__((noinline)) void kernel_##NAME(const int64_t *n, void **p) { run_##NAME(n, p); }

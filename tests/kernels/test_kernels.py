@@ -11,7 +11,7 @@ import pytest
 
 from mcpc import plugins
 
-from . import functions, loops, moves, products, volumes, windows
+from . import attention, functions, loops, moves, products, volumes, windows
 from .case import Array, Case
 from .functions import DOUBLES, FUNCTIONS, units_in_the_last_place
 from .program import build, run
@@ -21,6 +21,9 @@ FAMILIES: tuple[Callable[[np.random.Generator], Iterator[Case]], ...] = (
     products.matmuls,
     products.bytes_products,
     products.lstms,
+    attention.attentions,
+    attention.strided_products,
+    attention.normalizations,
     windows.convolutions,
     windows.pools,
     volumes.volumes,
