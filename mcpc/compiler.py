@@ -13,7 +13,7 @@ from mcpc import abi, onnx_reader, onnx_writer, plugins
 from mcpc._schema import DecisionT, DefaultValueT, DimRefT, KeyValueT, MetaT, NumberT, PassRecordT, SymbolT, TensorT
 from mcpc.artifact import Contents, Golden, write_artifact
 from mcpc.codegen import Build
-from mcpc.dim_range import largest
+from mcpc.dim_range import MOST_BYTES, largest
 from mcpc.dim_text import format_dim
 from mcpc.dtypes import BY_NAME
 from mcpc.errors import ModelError, Problems, UsageError
@@ -162,7 +162,7 @@ def metadata(graph: Graph, target: Target, build: Build, ctx: PassContext) -> Me
         liveSetBytes=build.live_set_bytes,
         stateBytes=build.state_bytes,
         scratchBytes=build.scratch_bytes,
-        unbounded=build.unbounded,
+        unbounded=build.unbounded or any(_most_bytes(value.type, graph.bounds) is None for value in graph.outputs),
         offsetCount=build.offset_count,
         passes=[PassRecordT(r.name, r.spec, r.nodes_before, r.nodes_after) for r in ctx.records],
         decisions=[
@@ -203,8 +203,14 @@ def _tensor(value: Value, symbols: Sequence[str], bounds: Mapping[str, SizeBound
         dtype=BY_NAME[type.dtype.name].code,
         dims=dims,
         dimTexts=[] if is_static(type.dims) else [_dim_text(size) for size in type.dims],
-        maxBytes=largest(type.nbytes, bounds) or 0,
+        maxBytes=_most_bytes(type, bounds) or 0,
     )
+
+
+def _most_bytes(type: TensorType, bounds: Mapping[str, SizeBound]) -> int | None:
+    """The bytes of the largest tensor within the bounds; None where these leave more than a session can set aside."""
+    most = largest(type.nbytes, bounds)
+    return None if most is None or most > MOST_BYTES else most
 
 
 def _dim_text(size: Dim) -> str:

@@ -13,6 +13,10 @@ from mcpc.ir import SizeBound, Dim
 Range = tuple[Fraction | None, Fraction | None]
 
 
+#: No tensor takes more bytes, and no size is larger: what a process can address. Below it no size leaves 64 bits.
+MOST_BYTES = 2**47
+
+
 def largest(size: Dim, bounds: Mapping[str, SizeBound]) -> int | None:
     """An upper limit of ``size``, None where there is none. Not always the least one: occurrences of one symbol count
     as independent. ``bounds`` are as in :attr:`mcpc.ir.Graph.bounds`; symbols without an entry are 0 or more."""

@@ -162,7 +162,7 @@ class Session:
         """Run on the bound tensors and return all outputs without a copy.
 
         A bound output is returned as a view, of its true shape, of the memory bound to it. Others are views of the
-        session's memory, which the next run overwrites (copies where the model's sizes are unbounded). All of them
+        session's memory, which the next run overwrites (copies where the output's size is unbounded). All of them
         speak DLPack (``torch.from_dlpack``). Errors as in :meth:`run`.
         """
         with self._lock:
@@ -294,7 +294,7 @@ class Session:
     def _output_in_place(self, handle: Handle, slot: Slot) -> Array:
         bound = self._bound_outputs.get(slot.name)
         if bound is None:
-            return handle.output_copy(slot) if handle.is_unbounded else handle.output_view(slot)
+            return handle.output_copy(slot) if slot.may_move else handle.output_view(slot)
         shape = handle.output_shape(slot.index)
         if bound.shape == shape:
             return bound

@@ -28,9 +28,12 @@ class TensorInfo:
 
 class Slot:
     """An input or output with what binding it takes. ``sizes`` are -1 where symbolic; ``shape_buffer`` is
-    int64_t[rank]. An input that ``has_default`` may be left out."""
+    int64_t[rank]. An input that ``has_default`` may be left out. The runtime's memory of an output that ``may_move`` is
+    another one after a run that needs more."""
 
-    __slots__ = ("code", "dtype", "has_default", "index", "info", "is_static", "name", "shape_buffer", "sizes")
+    __slots__ = (
+        *("code", "dtype", "has_default", "index", "info", "is_static", "may_move", "name", "shape_buffer", "sizes"),
+    )
 
     def __init__(self, index: int, described: runtime_api.TensorInfo) -> None:
         rank = described.rank
@@ -39,6 +42,7 @@ class Slot:
         self.code = int(described.dtype)
         self.sizes = tuple(described.dims[:rank])
         self.is_static = -1 not in self.sizes
+        self.may_move = described.max_bytes == 0
         self.has_default = bool(described.has_default)
         self.shape_buffer = (ctypes.c_int64 * rank)()
         type = dtypes.BY_CODE.get(self.code)
@@ -84,7 +88,6 @@ class Handle:
 
         info = library.mcp26_model_get_info(self.model).contents
         self.variant: str = info.variant.decode(errors="replace")
-        self.is_unbounded = bool(info.unbounded)
         self.inputs = [Slot(i, library.mcp26_model_input(self.model, i).contents) for i in range(info.input_count)]
         self.outputs = [Slot(i, library.mcp26_model_output(self.model, i).contents) for i in range(info.output_count)]
         symbols = [library.mcp26_model_symbol(self.model, i).contents for i in range(info.symbol_count)]

@@ -278,6 +278,26 @@ def test_a_small_output_buffer_is_refused_before_it_is_written(tmp_path: Path) -
         assert not room.any()
 
 
+@pytest.mark.parametrize("dims", [{}, {"N": (0, 2**40)}], ids=["unbounded", "bounded by more than there is"])
+def test_outputs_outlive_the_memory_that_a_longer_one_replaces(dims: dict[str, Any], tmp_path: Path) -> None:
+    model = text_model("step (float[N, 1048576] x) => (float[N, 1048576] y) { y = Neg(x) }")
+    path = mcpc.compile(model, "host", tmp_path / "step.mcp26bin", golden=0, dims=dims)
+    assert mcpc.inspect(path)["unbounded"] is True
+    with mcpc.load(path) as session:
+        session.bind("x", np.ones((1, 2**20), np.float32))
+        (short,) = session.run_bound()
+        session.bind("x", np.ones((8, 2**20), np.float32))
+        session.run_bound()
+        assert (short == -1).all()
+
+
+def test_bounds_whose_product_leaves_64_bits(tmp_path: Path) -> None:
+    model = text_model("step (float[N, M] x) => (float[N, M] y) { y = Neg(x) }")
+    path = mcpc.compile(model, "host", tmp_path / "step.mcp26bin", dims={"N": (1, 2**40), "M": (1, 2**40)})
+    with mcpc.load(path) as session:
+        check(session, model, {"x": np.ones((3, 5), np.float32)})
+
+
 def test_odd_names_of_sizes(tmp_path: Path) -> None:
     def tensor(name: str, *sizes: str | int) -> onnx.ValueInfoProto:
         return helper.make_tensor_value_info(name, TensorProto.FLOAT, sizes)

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from mcpc._schema import BufferT
+from mcpc.dim_range import MOST_BYTES as MOST_BYTES
 from mcpc.dim_range import largest
 from mcpc.ir import Dim, SizeBound, dim, names_of, symbol
 
 from . import memory_plan
 from .address import Address
 from .storage import Buffer
-
-#: No tensor may take more bytes: what a process can address. Below it no size or offset leaves 64 bits.
-MOST_BYTES = 2**47
 
 
 class Arena:
