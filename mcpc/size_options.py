@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from mcpc.dim_range import MOST_BYTES
 from mcpc.errors import UsageError
 from mcpc.ir import Dim, Graph, Value, dim, symbol
 
@@ -24,8 +25,9 @@ def fix_sizes(graph: Graph, dims: Mapping[str, Bound], shapes: Mapping[str, Shap
     fixed: dict[str, int] = {}
 
     def fix(name: str, value: int, option: str) -> None:
-        if value < 0:
-            raise UsageError("E001", f"{option}: size {value} is negative")
+        if not 0 <= value <= MOST_BYTES:
+            fault = "is negative" if value < 0 else "exceeds all memory"
+            raise UsageError("E001", f"{option}: size {value} {fault}")
         if fixed.setdefault(name, value) != value:
             raise UsageError("E001", f"{option}: size {name} is {fixed[name]} already")
 
@@ -59,6 +61,8 @@ def fix_sizes(graph: Graph, dims: Mapping[str, Bound], shapes: Mapping[str, Shap
         option = f"--dim {name}={low}..{'' if high is None else high}"
         if low < 0 or (high is not None and high < low):
             raise UsageError("E001", f"{option}: the range is empty or negative")
+        if max(low, high or 0) > MOST_BYTES:
+            raise UsageError("E001", f"{option}: size {max(low, high or 0)} exceeds all memory")
         if name in fixed and not low <= fixed[name] <= (fixed[name] if high is None else high):
             raise UsageError("E001", f"{option}: size {name} is {fixed[name]} already")
         graph.bounds[name] = bound
