@@ -1,5 +1,6 @@
 """The built-in passes; found through the entry-point group `mcpc.passes`."""
 
+from mcpc.halves import Widen
 from mcpc.pipeline import Pass
 
 from .attention import FuseAttention
@@ -13,5 +14,6 @@ from .simplify import Simplify
 
 #: Pass name -> class.
 PASSES: dict[str, type[Pass]] = {
-    cls.name: cls for cls in (Fold, Simplify, Compress, CommonSubexpressions, DeadCode, Integer, FuseAttention, Fuse)
+    cls.name: cls
+    for cls in (Fold, Simplify, Compress, CommonSubexpressions, DeadCode, Widen, Integer, FuseAttention, Fuse)
 }

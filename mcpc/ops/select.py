@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mcpc.ir import OPSET, DType, Node, TensorType
+from mcpc.ir import OPSET, DType, Node, TensorType, dim
 from mcpc.ops.context import (
     NUMBERS,
     InferContext,
@@ -13,7 +13,7 @@ from mcpc.ops.context import (
     smaller,
     type_of,
 )
-from mcpc.ops.registry import EXACT, OpDef, moves, register
+from mcpc.ops.registry import EXACT, Cost, OpDef, moves, register, traffic
 
 
 def infer_non_zero(node: Node, context: InferContext) -> list[TensorType]:
@@ -56,8 +56,15 @@ def infer_unique(node: Node, context: InferContext) -> list[TensorType]:
     return [TensorType(x.dtype, shape), indices, TensorType(DType.int64, (length,)), indices]
 
 
+def cost_unique(node: Node) -> Cost:
+    """Sorting, in comparisons of elements."""
+    elements = type_of(node, 0).elements
+    depth = elements.bit_length() if isinstance(elements, int) else 16
+    return Cost(dim(elements * depth), traffic(node))
+
+
 register(
     OpDef("NonZero", infer_non_zero, moves, EXACT, (9, OPSET)),
     OpDef("Compress", infer_compress, moves, EXACT, (9, OPSET)),
-    OpDef("Unique", infer_unique, moves, EXACT, (11, OPSET)),
+    OpDef("Unique", infer_unique, cost_unique, EXACT, (11, OPSET)),
 )

@@ -12,6 +12,7 @@ from mcpc._schema import StepT
 from mcpc.artifact import Code
 from mcpc.codegen import Build
 from mcpc.errors import ModelError, Problems
+from mcpc.halves import Widen
 from mcpc.ir import Dim, Graph, Value, dim, is_static, symbol
 from mcpc.ops.contrib import Contrib
 from mcpc.pipeline import Pass, PassContext
@@ -49,7 +50,7 @@ class NativeFamily:
     """See :class:`mcpc.codegen.Family`."""
 
     def passes(self, target: Target) -> Sequence[Pass]:
-        return (LowerQuantized(), Lower(), AbsorbWeights(), AssignLayouts())
+        return (Widen(), LowerQuantized(), Lower(), AbsorbWeights(), AssignLayouts())
 
     def declined(self, graph: Graph) -> list[ModelError]:
         """See :class:`mcpc.codegen.Family`."""
