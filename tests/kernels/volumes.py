@@ -64,6 +64,7 @@ VOLUMES = [
     Volume(2, 6, 9, (3, 5, 6), (2, 2, 5), (2, 3, 2), (1, 2, 1), (1, 1, 2), (0, 0, 1), groups=3),
     Volume(1, 10, 10, (3, 3, 4), (3, 3, 4), (3, 3, 3), pad=(1, 1, 1), groups=10),
     Volume(2, 7, 18, (1, 5, 6), (1, 10, 12), (1, 2, 2), (1, 2, 2), is_transposed=True),
+    Volume(2, 9, 3, (1, 3, 7), (1, 6, 21), (1, 2, 3), (1, 2, 3), is_transposed=True),
     Volume(1, 4, 6, (2, 3, 3), (3, 7, 8), (2, 3, 1), (1, 3, 3), (1, 2, 1), (0, 1, 0), groups=2, is_transposed=True),
     Volume(1, 12, 12, (1, 4, 4), (1, 8, 8), (1, 4, 4), (1, 2, 2), pad=(0, 1, 1), groups=12, is_transposed=True),
 ]
@@ -76,15 +77,17 @@ def volumes(rng: np.random.Generator) -> Iterator[Case]:
         bias, addend = normal(rng, v.out_c), normal(rng, v.batch, *v.out, v.out_c)
         want = v.compute(x, w) + bias + addend
         loose = w.transpose(1, 2, 0, 3).reshape(taps, depth, v.out_c)
-        forms: list[Array | Packed] = [Packed([g.reshape(-1, width) for g in w]), loose]
+        forms: dict[int, Array | Packed] = {0: Packed([g.reshape(-1, width) for g in w]), 1: loose}
         if v.groups == v.in_c == v.out_c:
             channels = np.zeros((taps, -(-v.out_c // 8) * 8), np.float32)
             channels[:, : v.out_c] = w[:, :, 0, 0].T
-            forms.append(channels)
-        for form, weights in enumerate(forms):
+            forms[2] = channels
+        if v.is_transposed and v.kernel == v.stride and v.groups == 1:
+            forms[3] = Packed([w[0].transpose(1, 0, 2).reshape(depth, -1)])
+        for form, weights in forms.items():
             numbers = [*v.numbers(), ALL if index % 2 else 1, form]
             buffers = [x, weights, np.zeros(depth, np.float32), bias, addend, untouched(*want.shape)]
-            yield Case(f"{v} form {form}", "window", numbers, buffers, {5: want}, 1e-5, is_static=form == 0)
+            yield Case(f"{v} form {form}", "window", numbers, buffers, {5: want}, 1e-5, is_static=form in (0, 3))
 
 
 NEAREST, LINEAR, CUBIC = range(3)

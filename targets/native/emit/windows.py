@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mcpc.ir import Dim, Value
+from mcpc.ir import Dim, Value, dim
+from mcpc.ops.context import same
 from mcpc.ops.linear import convolution_of, transposed_axes
 
 from ..kernel import Array, KernelBuilder, unsupported
@@ -69,9 +70,24 @@ def _windows(b: KernelBuilder, label: str, pads: Sequence[Dim]) -> None:
         b.call("window_channels_f32", shape, b.input(x), b.constant(packed), *tail)
         b.units = f"window_plain_units({shape})"
         return
+    if is_transposed and count == 1 and _lies_side_by_side(b, x, pads):
+        packed = b.constant(pack_panels(groups[0].transpose(1, 0, 2).reshape(depth, -1), b.nr))
+        b.call("window_spread_f32", shape, b.input(x), packed, *tail)
+        b.units = f"window_spread_units({shape})"
+        return
     panels = b.constant(np.stack([pack_panels(group.reshape(-1, width), b.nr) for group in groups]))
     b.call("window_f32", shape, b.input(x), panels, b.constant(np.zeros(depth, np.float32)), *tail)
     b.units = f"window_f32_units({shape})"
+
+
+def _lies_side_by_side(b: KernelBuilder, x: Value, pads: Sequence[Dim]) -> bool:
+    """Whether no two windows of a ConvTranspose overlap, and nothing lies between or beside them."""
+    window = convolution_of(b.anchor).window
+    sizes, results = x.type.dims[2:], b.node.output.type.dims[2:]
+    is_tight = (
+        window.kernel == window.strides and all(by == 1 for by in window.dilations) and all(pad == 0 for pad in pads)
+    )
+    return is_tight and all(same(dim(a * by), c) for a, by, c in zip(sizes, window.strides, results, strict=True))
 
 
 def by_group(w: Array, groups: int, is_transposed: bool) -> Array:

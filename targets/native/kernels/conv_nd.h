@@ -8,6 +8,7 @@
  *     loose     row (tap, i) of group g is O contiguous numbers at tap * w_tap + g * w_group + i * w_row: weights that
  *               are computed as the network runs, in an order that the layout pass asks for
  *     channels  [taps][ceil8(C)], zero beyond C: groups = in_c = out_c = C
+ *     spread    packed as tile.h says, N = taps * out_c, K = in_c
  *
  * TRANSPOSED: output position o along an axis takes tap k from input position (o + pad - k * dilation) / stride, where
  * that is whole. So outputs with equal remainders of (o + pad) by the stride, a phase, share their taps, and each phase
@@ -141,6 +142,48 @@ MCP26_INLINE void window_f32(window_shape s, const float *x, const float *w, con
             for (int64_t i = m; i < stop; i += step) {
                 window_tile(s, p, x, zeros, b + n * depth, y, epilogue, args, g, i, mcp26_min(step, stop - i), vectors,
                             columns, n);
+            }
+        }
+    }
+}
+
+/* A transposed convolution whose windows lie side by side, which is for the caller to see: one group, kernel = stride, no
+ * dilation, no padding, out = in * stride. It is one product, of pixels and [in_c][taps * out_c], whose rows are
+ * spread over the output. Units: blocks of input pixels. */
+MCP26_INLINE int64_t window_spread_units(window_shape s) {
+    return mcp26_ceil_div(s.batch * s.in[0] * s.in[1] * s.in[2], WINDOW_TILES * MCP26_MR);
+}
+
+MCP26_INLINE void window_spread_f32(window_shape s, const float *x, const float *w, float *y, mcp26_epilogue epilogue,
+                                    const void *const *args, int64_t begin, int64_t end) {
+    int64_t pixels = s.batch * s.in[0] * s.in[1] * s.in[2], width = window_taps(s) * s.out_c;
+    for (int64_t u = begin; u < end; u++) {
+        int64_t stop = mcp26_min(pixels, (u + 1) * WINDOW_TILES * MCP26_MR);
+        for (int64_t n = 0; n < width; n += TILE_WIDTH) {
+            int64_t columns = mcp26_min(TILE_WIDTH, width - n), vectors = columns <= TILE_LANES ? 1 : TILE_VECTORS;
+            int64_t step = vectors == 1 ? TILE_SLIM : MCP26_MR;
+            for (int64_t m = u * WINDOW_TILES * MCP26_MR; m < stop; m += step) {
+                int64_t rows = mcp26_min(step, stop - m), corner[TILE_ROWS];
+                float sums[TILE_SUMS] __attribute__((aligned(64)));
+                const float *a[TILE_ROWS];
+                for (int64_t i = 0; i < rows; i++) {
+                    int64_t at[3], rest = m + i;
+                    for (int64_t d = 2; d >= 0; d--) at[d] = rest % s.in[d] * s.stride[d], rest /= s.in[d];
+                    corner[i] = ((rest * s.out[0] + at[0]) * s.out[1] + at[1]) * s.out[2] + at[2];
+                    a[i] = x + (m + i) * s.in_c;
+                }
+                tile_core(rows, vectors, sums, a, 1, s.in_c, w + n * s.in_c, MCP26_NR, s.in_c * MCP26_NR, 0);
+                for (int64_t j = 0, lanes; j < columns; j += lanes) {
+                    int64_t tap = (n + j) / s.out_c, c = (n + j) % s.out_c;
+                    int64_t k[3] = {tap / s.kernel[2] / s.kernel[1], tap / s.kernel[2] % s.kernel[1], tap % s.kernel[2]};
+                    int64_t moved = (k[0] * s.out[1] + k[1]) * s.out[2] + k[2];
+                    lanes = mcp26_min(8, mcp26_min(columns - j, s.out_c - c));
+                    for (int64_t i = 0; i < rows; i++) {
+                        int64_t pixel = corner[i] + moved;
+                        v8f v = epilogue(v8f_load(sums + i * vectors * TILE_LANES + j, lanes), args, pixel, c, lanes);
+                        v8f_store(y + pixel * s.out_c + c, v, lanes);
+                    }
+                }
             }
         }
     }
