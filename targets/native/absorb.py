@@ -11,9 +11,9 @@ from mcpc.ir import MCPC, Graph, Node, Value
 from mcpc.ops.linear import convolution_of
 from mcpc.pipeline import Pass, PassContext
 
-from .layout import PLANAR_CHANNELS
 from .quantized import along_axis, dequantized, widen
 from .region import Region, is_expansion
+from .strided import PLANAR_CHANNELS
 
 #: Operators whose second operand kernels can expand while they read it (gemm_q8.h).
 EXPANDING = ("Conv", "Gemm", "MatMul")

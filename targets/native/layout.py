@@ -17,28 +17,19 @@ from mcpc.ops.reduce import REDUCTIONS, has_known_axes, reduction_axes
 from mcpc.pipeline import Pass, PassContext
 
 from .region import Region
-from .strided import reads_strided, transposed_layout, written_layout
-
-Layout = tuple[int, ...] | None
-
-#: Channels below which a convolution reads a row-major (planar) input as it is instead of having it transposed.
-PLANAR_CHANNELS = 4
+from .strided import (
+    IMAGE,
+    PLANAR_CHANNELS,
+    SPATIAL,
+    Layout,
+    channels_last,
+    reads_strided,
+    transposed_layout,
+    written_layout,
+)
 
 #: What conv_few.h has stack for, in floats, and the output pixels of its widest tile on any ISA.
 PLANAR_PATCH, PLANAR_TILE = 2048, 8
-
-SPATIAL = (
-    "Conv", "ConvInteger", "ConvTranspose", "MaxPool", "AveragePool", "LpPool", "GlobalAveragePool", "GlobalMaxPool",
-    "GlobalLpPool",
-)  # fmt: skip
-
-#: Operators on channels-last images whose other inputs are row-major.
-IMAGE = ("LRN", "InstanceNormalization", "GroupNormalization", "GridSample", "RoiAlign", "DeformConv")
-
-
-def channels_last(rank: int) -> tuple[int, ...]:
-    """(0, 2, 3, 1) for rank 4: N, spatial dimensions, C."""
-    return (0, *range(2, rank), 1)
 
 
 def same_memory(a: TensorType, b: TensorType) -> bool:

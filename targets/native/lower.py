@@ -14,8 +14,8 @@ from mcpc.pipeline import Pass, PassContext
 
 from . import expression
 from .iteration import rows_and_columns
-from .layout import SPATIAL, channels_last
 from .region import Region, is_weight
+from .strided import SPATIAL, channels_last
 
 
 @dataclass(frozen=True)

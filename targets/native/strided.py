@@ -1,5 +1,5 @@
-"""Which operands kernels read, and results they write, with any steps between rows: so that Transposes of heads, of
-keys and of matrices are views of memory, not copies."""
+"""Which operands kernels read, and results they write, in which orders of dimensions: so that Transposes of heads, of
+keys, of matrices and of images are views of memory, not copies."""
 
 from __future__ import annotations
 
@@ -9,6 +9,24 @@ from mcpc.ops.shape import permutation
 from .region import Region
 
 Layout = tuple[int, ...] | None
+
+#: Operators whose kernels work on channels-last images.
+SPATIAL = (
+    "Conv", "ConvInteger", "ConvTranspose", "MaxPool", "AveragePool", "LpPool", "GlobalAveragePool", "GlobalMaxPool",
+    "GlobalLpPool",
+)  # fmt: skip
+
+#: Operators on channels-last images whose other inputs are row-major.
+IMAGE = ("LRN", "InstanceNormalization", "GroupNormalization", "GridSample", "RoiAlign", "DeformConv")
+
+
+def channels_last(rank: int) -> tuple[int, ...]:
+    """(0, 2, 3, 1) for rank 4: N, spatial dimensions, C."""
+    return (0, *range(2, rank), 1)
+
+
+#: Channels below which a convolution reads a row-major (planar) input as it is instead of having it transposed.
+PLANAR_CHANNELS = 4
 
 #: Batch, heads, rows and columns.
 MAX_RANK = 4
@@ -27,6 +45,11 @@ def reads_strided(node: Node, value: Value, layout: Layout) -> bool:
         return rows and any(value is each for each in (*node.inputs[:3], *node.inputs[4:6]))
     if region.anchor is not None and region.anchor.is_op("MatMul"):
         return _multiplies_strided(region, value, layout)
+    if region.anchor is not None and region.anchor.is_op(*SPATIAL):
+        reads = value is region.outer(region.anchor.inputs[0]) or value.shape == node.output.shape
+        is_image = reads and layout == channels_last(len(value.type.dims))
+        channels = value.type.dims[1] if is_image else 0
+        return is_image and not (isinstance(channels, int) and channels <= PLANAR_CHANNELS)
     if region.anchor is None and not region.is_attention:
         return _passes_on(node, value, layout)
     if not region.is_attention or node.body is None:
@@ -40,8 +63,9 @@ def reads_strided(node: Node, value: Value, layout: Layout) -> bool:
 def _passes_on(node: Node, value: Value, layout: Layout) -> bool:
     """Whether an elementwise loop would make a result that is stored like ``value``, for readers that take it so."""
     out = node.output
-    alone = all(each is value or each is None or each.shape != out.shape for each in node.inputs)
-    return alone and value.shape == out.shape and _all_read(out, layout)
+    others = [each for each in node.inputs if each is not None and each is not value and each.shape == out.shape]
+    is_alike = all(each.type.layout == layout for each in others)
+    return is_alike and value.shape == out.shape and _all_read(out, layout)
 
 
 def _all_read(value: Value, layout: Layout) -> bool:

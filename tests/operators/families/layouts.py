@@ -162,3 +162,19 @@ FAMILY.graph("MatMul of transposed, elementwise between", lambda g: g("Transpose
         0.5)))), perm=list(HEADS)))  # fmt: skip
 FAMILY.graph("elementwise behind a Transpose, read by others too", lambda g: [x := g("Tanh", g(
     "Transpose", (2, 5, 3, 4), perm=list(HEADS))), g("MatMul", x, (2, 3, 4, 6)), g("ReduceSum", x)])  # fmt: skip
+
+
+def transposed_image(g: Graph, residual: bool) -> str:
+    """Rows in between, as in ConvNeXt: a norm and a product over channels."""
+    x = conv(g)
+    rows = g("LayerNormalization", g("Transpose", x, perm=[0, 2, 3, 1]), W((8,)), W((8,)))
+    back = g("Transpose", g("MatMul", rows, W((8, 8))), perm=[0, 3, 1, 2])
+    return conv(g, g("Add", back, x) if residual else g("Relu", back))
+
+
+FAMILY.graph("rows between Convs", lambda g: transposed_image(g, residual=False))
+FAMILY.graph("rows between Convs, residual", lambda g: transposed_image(g, residual=True))
+FAMILY.graph("rows into a Conv over one axis", lambda g: g("Conv", g(
+    "Transpose", g("MatMul", (2, 9, 5), W((5, 6))), perm=[0, 2, 1]), W((7, 6, 3))))  # fmt: skip
+FAMILY.graph("an image of rows, few channels", lambda g: g("Conv", g(
+    "Transpose", (2, 6, 5, 3), perm=[0, 3, 1, 2]), W((4, 3, 3, 3))))  # fmt: skip
