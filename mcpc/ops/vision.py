@@ -1,4 +1,4 @@
-"""Operators that sample images: GridSample, AffineGrid, RoiAlign, Col2Im, CenterCropPad."""
+"""Operators that sample images: GridSample, AffineGrid, RoiAlign, MaxRoiPool, Col2Im, CenterCropPad."""
 
 from __future__ import annotations
 
@@ -112,6 +112,21 @@ def cost_roi_align(node: Node) -> Cost:
     return Cost(dim(8 * node.output.type.elements * samples), traffic(node))
 
 
+def infer_max_roi_pool(node: Node, context: InferContext) -> list[TensorType]:
+    """X [N, C, H, W], rois [R, 5] as item, x1, y1, x2, y2 -> [R, C, *pooled_shape]."""
+    x, rois = expect(node, 0, FLOATS), expect(node, 1, FLOATS)
+    expect_rank(node, 0, 4)
+    expect_rank(node, 1, 2)
+    pooled = list(node.attrs.get("pooled_shape") or [])
+    if len(pooled) != 2 or any(not isinstance(size, int) or size < 1 for size in pooled):
+        fail(node, f"pooled_shape is {pooled}", "E102")
+    if rois.shape is not None and differ(rois.shape[1], 5):
+        fail(node, f"rois are {show(rois)}, five numbers each are needed")
+    if x.shape is None or rois.shape is None:
+        return [TensorType(x.dtype, None)]
+    return [TensorType(x.dtype, (rois.shape[0], x.shape[1], *pooled))]
+
+
 # ---- Col2Im
 
 
@@ -171,6 +186,7 @@ register(
     OpDef("GridSample", infer_grid_sample, cost_grid_sample, ACCUMULATED, (16, OPSET)),
     OpDef("AffineGrid", infer_affine_grid, cost_affine_grid, ACCUMULATED, (20, OPSET)),
     OpDef("RoiAlign", infer_roi_align, cost_roi_align, ACCUMULATED, (10, OPSET)),
+    OpDef("MaxRoiPool", infer_max_roi_pool, moves, EXACT),
     OpDef("Col2Im", infer_col2im, cost_col2im, ACCUMULATED, (18, OPSET)),
     OpDef("CenterCropPad", infer_center_crop_pad, moves, EXACT, (18, OPSET)),
 )

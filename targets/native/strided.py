@@ -17,7 +17,7 @@ SPATIAL = (
 )  # fmt: skip
 
 #: Operators on channels-last images whose other inputs are row-major.
-IMAGE = ("LRN", "InstanceNormalization", "GroupNormalization", "GridSample", "RoiAlign", "DeformConv")
+IMAGE = ("LRN", "InstanceNormalization", "GroupNormalization", "GridSample", "RoiAlign", "MaxRoiPool", "DeformConv")
 
 
 def channels_last(rank: int) -> tuple[int, ...]:

@@ -105,6 +105,27 @@ def roi_align(b: KernelBuilder) -> None:
     b.units = b.size(product((count, out_h)))
 
 
+@emits("MaxRoiPool")
+def max_roi_pool(b: KernelBuilder) -> None:
+    expect_float32(b)
+    x, rois = (b.outer(value) for value in b.anchor.inputs)
+    count, channels, out_h, out_w = b.node.output.type.dims
+    fields: dict[str, str | Dim] = {
+        "items": x.type.dims[0],
+        "in_h": x.type.dims[2],
+        "in_w": x.type.dims[3],
+        "channels": channels,
+        "out_h": out_h,
+        "out_w": out_w,
+        "scale": float_literal(float(b.anchor.attrs.get("spatial_scale", 1.0))),
+    }
+    shape = _literal(b, "roi_shape", fields)
+    b.label = "max roi pool"
+    b.headers.append("vision.h")
+    b.line(f"return max_roi_pool_f32(env, {shape}, {b.input(x)}, {b.input(rois)}, {b.output()}, begin, end);")
+    b.units = b.size(product((count, out_h)))
+
+
 @emits("Col2Im")
 def col2im(b: KernelBuilder) -> None:
     """The transposed window that moves each block to its place."""

@@ -7,6 +7,7 @@
 
 #include "mcp26_abi.h"
 #include "conv_nd.h"
+#include "vmath.h"
 
 enum { SAMPLE_AXES = 3, ROI_MOST_SAMPLES = 1 << 14 };
 
@@ -201,6 +202,56 @@ MCP26_INLINE int32_t roi_align_f32(mcp26_env *env, roi_shape s, const float *x, 
                 }
                 if (!s.is_max) sum /= (float)mcp26_max(1, across * down);
                 v8f_store(y + (u * s.out_w + column) * s.channels + n, sum, lanes);
+            }
+        }
+    }
+    return 0;
+}
+
+/* Position `at` of a region's border, in pixels: halves away from zero, NaN at 0. */
+MCP26_INLINE int64_t roi_pixel(float at) {
+    float x = at > -0x1p30f ? (at < 0x1p30f ? at : 0x1p30f) : at < 0.0f ? -0x1p30f : 0.0f;
+    return (int64_t)(x < 0.0f ? __builtin_elementwise_ceil(x - 0.5f) : __builtin_elementwise_floor(x + 0.5f));
+}
+
+/* The pixels first ... last-1 of a side of `size` that bin `bin` of `bins` has, of a region from `low` to `high`. */
+typedef struct {
+    int64_t first, last;
+} roi_range;
+
+MCP26_INLINE roi_range roi_range_at(int64_t low, int64_t high, int64_t bin, int64_t bins, int64_t size) {
+    float step = (float)mcp26_max(high - low + 1, 1) / (float)bins;
+    int64_t first = low + (int64_t)__builtin_elementwise_floor((float)bin * step);
+    int64_t last = low + (int64_t)__builtin_elementwise_ceil((float)(bin + 1) * step);
+    return (roi_range){mcp26_max(0, mcp26_min(first, size)), mcp26_max(0, mcp26_min(last, size))};
+}
+
+/* Maxima of the bins of rois[rois][5] (item, x1, y1, x2, y2), 0 of empty ones; fields as of roi_align_f32. Units and
+ * faults too. */
+MCP26_INLINE int32_t max_roi_pool_f32(mcp26_env *env, roi_shape s, const float *x, const float *rois, float *y,
+                                      int64_t begin, int64_t end) {
+    for (int64_t u = begin; u < end; u++) {
+        const float *roi = rois + 5 * (u / s.out_h);
+        int64_t item = roi[0] >= 0.0f && roi[0] < (float)s.items ? (int64_t)roi[0] : -1;
+        if (item < 0) {
+            env->fault = (mcp26_fault){0, MCP26_DATA_INDEX, roi_pixel(roi[0]), s.items};
+            return MCP26_STEP_DATA;
+        }
+        int64_t top = roi_pixel(roi[2] * s.scale), bottom = roi_pixel(roi[4] * s.scale);
+        int64_t left = roi_pixel(roi[1] * s.scale), right = roi_pixel(roi[3] * s.scale);
+        roi_range rows = roi_range_at(top, bottom, u % s.out_h, s.out_h, s.in_h);
+        for (int64_t column = 0; column < s.out_w; column++) {
+            roi_range columns = roi_range_at(left, right, column, s.out_w, s.in_w);
+            for (int64_t n = 0; n < s.channels; n += 8) {
+                int64_t lanes = mcp26_min(8, s.channels - n), is_empty = 1;
+                v8f best = -MCP26_INFINITY;
+                for (int64_t r = rows.first; r < rows.last; r++) {
+                    for (int64_t c = columns.first; c < columns.last; c++, is_empty = 0) {
+                        const float *from = x + ((item * s.in_h + r) * s.in_w + c) * s.channels + n;
+                        best = v8f_max(best, v8f_load(from, lanes));
+                    }
+                }
+                v8f_store(y + (u * s.out_w + column) * s.channels + n, is_empty ? v8f_splat(0.0f) : best, lanes);
             }
         }
     }
