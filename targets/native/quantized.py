@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -30,9 +31,9 @@ class LowerQuantized(Pass):
     def __call__(self, graph: Graph, ctx: PassContext) -> Graph:
         for node in list(graph.nodes):
             if node.is_op("DequantizeLinear"):
-                _dequantize(graph, node, ctx)
-            elif node.is_op("QuantizeLinear"):
-                _quantize(graph, node)
+                _dequantize(graph, node)
+            elif node.is_op("QuantizeLinear") and not ops.is_elementwise(node):
+                along_axis(graph, node)
             elif node.is_op("DynamicQuantizeLinear"):
                 _dynamic_quantize(graph, node)
             elif node.is_op("QLinearConv", "QLinearMatMul"):
@@ -78,7 +79,7 @@ class _Loop:
         return value if value.dtype is DType.float32 else self("Cast", value, to=DType.float32)
 
     def quantized(self, steps: Value, zero: Value | None, dtype: DType) -> Value:
-        """Whole or halved ``steps`` of the scale as mcpc.ops.quantize.quantized has it."""
+        """``steps`` of the scale, rounded and limited as :func:`mcpc.ops.quantize.quantized` has it."""
         if dtype.is_float:
             return self("Cast", steps, to=dtype)
         low, high = map(self.number, limits(dtype))
@@ -113,9 +114,8 @@ def _replace(graph: Graph, node: Node, by: Value) -> None:
 # ---- QuantizeLinear, DequantizeLinear
 
 
-def _dequantize(graph: Graph, node: Node, ctx: PassContext) -> None:
-    stored = node.inputs[0]
-    assert stored is not None
+def _dequantize(graph: Graph, node: Node) -> None:
+    """Weights wait for what reads them; other constants, biases among them, are computed."""
     if is_expansion(node):
         return
     widen(graph, node)
@@ -150,52 +150,48 @@ def dequantized(node: Node) -> Array:
     return (steps.astype(np.float32) * spread(node, scale.astype(np.float32))).astype(node.output.dtype.numpy)
 
 
-def _quantize(graph: Graph, node: Node) -> None:
-    if not ops.is_elementwise(node):
-        along_axis(graph, node)
-
-
 def along_axis(graph: Graph, node: Node) -> None:
-    """A scale that does not broadcast as it is gets a shape that does. Blocks become an axis of their own where they
-    divide the axis; left as it is where they do not and the scale is computed."""
+    """A scale that does not broadcast as it is gets a shape that does: by itself, or since blocks become an axis of
+    their own where they divide the axis. Left as it is where they do not and the scale is computed."""
     x, scale, zero = node.inputs[0], node.inputs[1], node.input(2)
     assert x is not None and scale is not None
     parameters = [scale, *([] if zero is None else [zero])]
     rank, block = len(x.type.dims), block_of(node)
     axis = int(node.attrs.get("axis", 1)) % rank
     size, rest = x.type.dims[axis], x.type.dims[axis + 1 :]
-    is_open = [not isinstance(d, int) for d in rest]
-    out = node.output
-    sizes = None
     if all(value.is_constant for value in parameters) and (not block or isinstance(size, int)):
         shaped = [graph.constant(v.name, spread(node, v.data)) for v in parameters if v.data is not None]
+        _replace(graph, node, _loop(graph, node, x, shaped))
     elif not block:
         axes = graph.constant("axes", np.arange(1, rank - axis))
         shaped = [_before(graph, node, "Unsqueeze", value, axes) for value in parameters]
-    elif isinstance(size, int) and size % block == 0 and sum(is_open) <= 1:
-        axes = graph.constant("axes", np.array([axis + 1]))
-        shaped = [_before(graph, node, "Unsqueeze", value, axes) for value in parameters]
-        before, after = [0] * axis, [-1 if unknown else int(d) for d, unknown in zip(rest, is_open, strict=True)]
-        sizes = [*before, size, *after]
-        split = np.array([*before, size // block, block, *after])
-        x = _before(graph, node, "Reshape", x, graph.constant("sizes", split))
-        out = Value(graph.fresh(out.name), TensorType(out.dtype, x.type.dims))
-    else:
-        return
-    new = out if sizes is not None else Value(graph.fresh(out.name), out.type)
-    loop = _Loop(graph, node, new)
-    x, scale = loop.operand(x), loop.operand(shaped[0])
-    zero = loop.operand(shaped[1]) if len(shaped) > 1 else None
+        _replace(graph, node, _loop(graph, node, x, shaped))
+    elif isinstance(size, int) and size % block == 0 and sum(not isinstance(d, int) for d in rest) <= 1:
+        kept, after = [0] * axis, [d if isinstance(d, int) else -1 for d in rest]  # 0 keeps a size, -1 follows from it
+        x = _before(graph, node, "Reshape", x, _ints(graph, *kept, size // block, block, *after))
+        shaped = [_before(graph, node, "Unsqueeze", value, _ints(graph, axis + 1)) for value in parameters]
+        result = _loop(graph, node, x, shaped)
+        _replace(graph, node, _before(graph, node, "Reshape", result, _ints(graph, *kept, size, *after)))
+
+
+def _ints(graph: Graph, *items: int) -> Value:
+    return graph.constant("sizes", np.array(items, np.int64))
+
+
+def _loop(graph: Graph, node: Node, x: Value, parameters: Sequence[Value]) -> Value:
+    """What ``node`` makes of ``x`` with a scale, and a zero point if there is one, that broadcast to it."""
+    output = Value(graph.fresh(node.output.name), TensorType(node.output.dtype, x.type.dims))
+    loop = _Loop(graph, node, output)
+    x, scale, *zeros = map(loop.operand, (x, *parameters))
+    zero = zeros[0] if zeros else None
     if node.is_op("QuantizeLinear"):
         loop.finish(loop.quantized(loop("Div", loop.real(x), loop.real(scale)), zero, stored_type(node)))
-    else:
-        if zero is not None and not x.dtype.is_float:
-            x = loop("Sub", *(loop("Cast", value, to=DType.int32) for value in (x, zero)))
-        result = loop("Mul", loop.real(x), loop.real(scale))
-        loop.finish(result if result.dtype is new.dtype else loop("Cast", result, to=new.dtype))
-    if sizes is not None:
-        new = _before(graph, node, "Reshape", new, graph.constant("sizes", np.array(sizes)))
-    _replace(graph, node, new)
+        return output
+    if zero is not None and not x.dtype.is_float:
+        x = loop("Sub", *(loop("Cast", value, to=DType.int32) for value in (x, zero)))
+    result = loop("Mul", loop.real(x), loop.real(scale))
+    loop.finish(result if result.dtype is output.dtype else loop("Cast", result, to=output.dtype))
+    return output
 
 
 def _dynamic_quantize(graph: Graph, node: Node) -> None:
@@ -207,8 +203,7 @@ def _dynamic_quantize(graph: Graph, node: Node) -> None:
     least = _before(graph, node, "ReduceMin", x, keepdims=0)
     most = _before(graph, node, "ReduceMax", x, keepdims=0)
     loop = _Loop(graph, node, scale)
-    none = loop.number(0)
-    low, high = loop("Min", loop.operand(least), none), loop("Max", loop.operand(most), none)
+    low, high = (loop(op, loop.operand(v), loop.number(0)) for op, v in (("Min", least), ("Max", most)))
     steps = loop("Div", loop("Sub", high, low), loop.number(255))
     loop.finish(loop("Where", loop("Equal", low, high), loop.number(1), steps))
     loop = _Loop(graph, node, zero)
