@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import sympy
 
-from mcpc.ir import SizeBound, Dim
+from mcpc.ir import Dim, SizeBound
 
 #: Smallest and largest value; None where there is no limit.
 Range = tuple[Fraction | None, Fraction | None]

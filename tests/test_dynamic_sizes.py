@@ -54,7 +54,9 @@ def images(*shapes: tuple[int, ...]) -> list[dict[str, Array]]:
     return [{"x": rng.standard_normal(shape, np.float32)} for shape in shapes]
 
 
-SIZES = images((1, 3, 16, 16), (4, 3, 61, 33), (1, 3, 5, 7), (2, 3, 96, 128), (1, 3, 1, 1), (0, 3, 16, 16), (3, 3, 24, 40))
+SIZES = images(
+    (1, 3, 16, 16), (4, 3, 61, 33), (1, 3, 5, 7), (2, 3, 96, 128), (1, 3, 1, 1), (0, 3, 16, 16), (3, 3, 24, 40)
+)
 
 
 def check(session: mcpc.Session, model: bytes, feeds: Feeds) -> None:
