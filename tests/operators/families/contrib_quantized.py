@@ -90,7 +90,7 @@ op("QGemm", "QGemm", *GEMM, scalar(0.4), scalar(9, U8), transB=1)
 op("QGemm in float", "QGemm", *GEMM, transB=1, alpha=0.5)
 
 # ---- weights of few bits: N 6, K 40 in blocks of 16
-for bits in (4, 8):
+for bits in (2, 4, 8):
     count = 3
     packed = W(ints(U8, 6, count, 16 * bits // 8, most=255))
     zeros = W(ints(U8, 6, (count * bits + 7) // 8, most=255))
