@@ -28,7 +28,12 @@ from mcpc.cli.verdict import print_verdict
 @click.option("--random-inputs", "seed", type=click.IntRange(min=0), default=0, show_default=True, metavar="SEED")
 @size_option
 @click.option("--rtol", type=click.FloatRange(min=0), default=1e-3, show_default=True, metavar="R")
-@click.option("--atol", type=click.FloatRange(min=0), metavar="A", help="Default: 1e-4 of the output's largest value.")
+@click.option(
+    "--atol",
+    type=click.FloatRange(min=0),
+    metavar="A",
+    help="Default: 1e-4 of the output's largest value, or more where rounding moves it more.",
+)
 @click.option(
     "--per-layer",
     is_flag=True,
