@@ -21,8 +21,9 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class Integer(Pass):
-    """MatMul, and Gemm without alpha and beta, of a tensor with one scale and a constant matrix with one scale a column
-    whose zero point is the middle of its type."""
+    """MatMul, Gemm without alpha and beta, and Conv of one group, of a tensor with one scale and constant weights with
+    one scale a column (output channel) whose zero point is the middle of their type. A convolution needs channels that
+    are a multiple of the four bytes that are multiplied at once."""
 
     name: ClassVar[str] = "integer"
 
@@ -30,7 +31,7 @@ class Integer(Pass):
         for inner in control_flow_graphs(graph):
             with inner.edit():
                 for node in list(inner.nodes):
-                    if node.is_op("MatMul", "Gemm"):
+                    if node.is_op("MatMul", "Gemm", "Conv"):
                         _rewrite(inner, node, ctx)
         return graph
 
@@ -44,8 +45,8 @@ class _Left:
 
 @dataclass(frozen=True)
 class _Right:
-    stored: Array  # [K, N]
-    scale: Array  # one number, or [N]
+    stored: Array  # [K, N], or Conv's
+    scale: Array  # one number, or in a shape that broadcasts to the result
 
 
 def _rewrite(graph: Graph, node: Node, ctx: PassContext) -> None:
@@ -53,18 +54,26 @@ def _rewrite(graph: Graph, node: Node, ctx: PassContext) -> None:
     if left is None or right is None or node.output.dtype is not DType.float32:
         return
 
+    product = "ConvInteger" if node.is_op("Conv") else "MatMulInteger"
+
     def add(op: str, *inputs: Value | None, **attrs: Any) -> Value:
         out = Value(graph.fresh(f"{node.output.name}.{op.lower()}"), TensorType(DType.float32, None))
-        new = Node(op, inputs, [out], attrs, node.name if op == "MatMulInteger" else out.name)
+        new = Node(op, inputs, [out], attrs, node.name if op == product else out.name)
         ops.infer_node(new, ops.InferContext())
         graph.insert_before(node, [new])
         return out
 
     weights = graph.constant(f"{node.output.name}.stored", right.stored)
     scale = graph.constant(f"{node.output.name}.scale", left.scale * right.scale)
-    sums = add("MatMulInteger", left.stored, weights, left.zero)
+    sums = add(product, left.stored, weights, left.zero, **(node.attrs if node.is_op("Conv") else {}))
     result = add("Mul", add("Cast", sums, to=DType.float32), scale)
     bias = node.input(2)
+    if bias is not None and node.is_op("Conv"):  # in a shape that broadcasts to the result
+        ones = right.stored.ndim - 2
+        if bias.data is not None:
+            bias = graph.constant(bias.name, bias.data.reshape(-1, *[1] * ones))
+        else:
+            bias = add("Unsqueeze", bias, graph.constant(f"{node.output.name}.axes", np.arange(1, 1 + ones)))
     if bias is not None:
         result = add("Add", result, bias)
     ctx.decide(node, "integer", f"the product of integers takes {right.stored.nbytes} bytes of weights")
@@ -89,32 +98,30 @@ def _left(node: Node) -> _Left | None:
 
 
 def _right(node: Node) -> _Right | None:
-    is_gemm = node.is_op("Gemm")
-    if is_gemm and any(
-        node.attrs.get(name, usual) != usual for name, usual in (("alpha", 1.0), ("beta", 1.0), ("transA", 0))
-    ):
-        return None
     dequantize = made_by(node.inputs[1], "DequantizeLinear")
-    if dequantize is None:
+    if dequantize is None or dequantize.attrs.get("block_size", 0) or not _is_plain(node):
         return None
     data, scale, zero = (None if (value := dequantize.input(index)) is None else value.data for index in range(3))
-    if (
-        data is None
-        or data.ndim != 2
-        or scale is None
-        or scale.dtype != np.float32
-        or dequantize.attrs.get("block_size", 0)
-    ):
+    if data is None or scale is None or scale.dtype != np.float32 or data.dtype not in (np.int8, np.uint8):
         return None
-    if data.dtype not in (np.int8, np.uint8):
+    if data.ndim not in ((3, 4) if node.is_op("Conv") else (2,)):
         return None
     middle = 128 if data.dtype == np.uint8 else 0
     if not ((np.zeros((), data.dtype) if zero is None else zero) == middle).all():
         return None
-    column = 0 if node.attrs.get("transB", 0) else 1
-    if scale.size != 1 and int(dequantize.attrs.get("axis", 1)) % 2 != column:
+    is_transposed = node.is_op("Gemm") and bool(node.attrs.get("transB", 0))
+    column = 0 if node.is_op("Conv") or is_transposed else 1
+    if scale.size != 1 and int(dequantize.attrs.get("axis", 1)) % data.ndim != column:
         return None
     signed = (data.astype(np.int16) - middle).astype(np.int8)
-    return _Right(
-        signed if column else np.ascontiguousarray(signed.T), scale.reshape(-1) if scale.size > 1 else scale.reshape(())
-    )
+    scales = scale.reshape(-1, *[1] * (data.ndim - 2)) if scale.size > 1 else scale.reshape(())
+    return _Right(np.ascontiguousarray(signed.T) if is_transposed else signed, scales)
+
+
+def _is_plain(node: Node) -> bool:
+    if node.is_op("Conv"):
+        weights = node.inputs[1]
+        channels = weights.type.dims[1] if weights is not None and weights.type.rank else 0
+        return node.attrs.get("group", 1) == 1 and isinstance(channels, int) and channels % 4 == 0
+    usual = {"alpha": 1.0, "beta": 1.0, "transA": 0} if node.is_op("Gemm") else {}
+    return all(node.attrs.get(name, value) == value for name, value in usual.items())

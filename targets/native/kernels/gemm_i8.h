@@ -1,4 +1,5 @@
-/* gemm_i8.h: exact products of 8-bit activations with packed 8-bit weights, in sums of 32 bits that wrap.
+/* gemm_i8.h: exact products and convolutions of 8-bit activations with packed 8-bit weights, in sums of 32 bits that
+ * wrap.
  *
  * PACKED weights of [K, N], numbers of -128 ... 127, zero beyond K and N (k4 counts groups of four rows):
  *
@@ -11,7 +12,7 @@
 #ifndef MCP26_GEMM_I8_H
 #define MCP26_GEMM_I8_H
 
-#include "tile.h"
+#include "conv.h"
 
 /* BYTE_TALL: rows of a tile. BYTE_WIDTH: columns of a tile. BYTE_PARTS: sums of a column that are still to be added.
  * BYTE_FLIP: the bit that is flipped in bytes of the other sign, to add or take off 128. */
@@ -41,7 +42,7 @@ __attribute__((visibility("hidden"))) void mcp26_bytes(int64_t rows, int32_t *su
                                                        int64_t groups, const int8_t *b, int64_t panel_stride,
                                                        int64_t column);
 
-/* Activations [M][K], rows K apart. */
+/* Activations: `zero` is what stands for 0. */
 typedef struct {
     const void *data;
     int64_t is_signed;
@@ -61,29 +62,37 @@ MCP26_INLINE int64_t gemm_i8_units(int64_t M, int64_t N) { return gemm_i8_tiles(
 /* Bytes of scratch that serve every processor. */
 #define GEMM_I8_SCRATCH(K) (2 * 12 * 4 * (((K) + 3) / 4))
 
-/* Rows m ... m+rows-1 as a packed tile; rows and columns beyond are whatever and 0. */
-MCP26_INLINE void byte_pack(byte_rows a, int64_t K, int64_t m, int64_t rows, byte_left *to) {
+/* What a processor multiplies for a stored byte. */
+MCP26_INLINE byte_left byte_factor_of(byte_rows a, uint8_t stored) {
     uint8_t flip = a.is_signed != BYTE_IS_SIGNED ? 0x80 : 0;
-    for (int64_t i = 0; i < rows; i++) {
-        const uint8_t *from = (const uint8_t *)a.data + (m + i) * K;
-        byte_left *next = to + 4 * i;
-        int64_t k = 0;
-        for (; k + 4 <= K; k += 4, next += 4 * BYTE_TALL) {
-            MCP26_UNROLL for (int64_t j = 0; j < 4; j++) {
-                int32_t wide = a.is_signed ? (int8_t)from[k + j] : from[k + j];
-                next[j] = BYTE_IS_WIDE ? (byte_left)(wide - a.zero) : (byte_left)(from[k + j] ^ flip);
-            }
+    int32_t wide = a.is_signed ? (int8_t)stored : stored;
+    return BYTE_IS_WIDE ? (byte_left)(wide - a.zero) : (byte_left)(stored ^ flip);
+}
+
+/* Columns k ... k+count-1 of row i of a packed tile; `from` NULL: zeros. */
+MCP26_INLINE void byte_put(byte_rows a, byte_left *tile, int64_t i, int64_t k, const uint8_t *from, int64_t count) {
+    byte_left *to = tile + k / 4 * 4 * BYTE_TALL + 4 * i, none = byte_factor_of(a, (uint8_t)a.zero);
+    int64_t n = 0;
+    if (k % 4 == 0) {
+        for (; n + 4 <= count; n += 4, to += 4 * BYTE_TALL) {
+            byte_left four[4];
+            MCP26_UNROLL for (int64_t j = 0; j < 4; j++) four[j] = from ? byte_factor_of(a, from[n + j]) : none;
+            __builtin_memcpy(to, four, sizeof four);
         }
-        for (int64_t j = 0; j < 4 && k < K; j++) {
-            int32_t wide = k + j >= K ? 0 : a.is_signed ? (int8_t)from[k + j] : from[k + j];
-            next[j] = BYTE_IS_WIDE ? (byte_left)(wide - a.zero) : (byte_left)(wide ^ flip);
-        }
+    }
+    for (; n < count; n++) {
+        int64_t at = k + n;
+        tile[at / 4 * 4 * BYTE_TALL + 4 * i + at % 4] = from ? byte_factor_of(a, from[n]) : none;
     }
 }
 
+/* What a kernel brings: row m of its left operand, all columns, as row i of a packed tile. */
+typedef void (*byte_source)(const void *left, byte_rows a, int64_t K, int64_t m, byte_left *tile, int64_t i);
+
 /* c[M][N] = (a - zero) x W. column_sums[ceil(N / MCP26_NR) * MCP26_NR]: the sums of the weights of each column. */
-MCP26_INLINE void gemm_i8(int64_t M, int64_t N, int64_t K, byte_rows a, const int8_t *packed,
-                          const int32_t *column_sums, int32_t *c, void *scratch, int64_t begin, int64_t end) {
+MCP26_INLINE void byte_units_run(int64_t M, int64_t N, int64_t K, byte_rows a, byte_source source, const void *rows_of,
+                                 const int8_t *packed, const int32_t *column_sums, int32_t *c, void *scratch,
+                                 int64_t begin, int64_t end) {
     int64_t strips = mcp26_ceil_div(N, BYTE_WIDTH), parts = gemm_i8_groups(M, N), groups = mcp26_ceil_div(K, 4);
     int64_t panel_stride = groups * MCP26_NR * 4;
     int32_t shift = BYTE_IS_WIDE || a.is_signed == BYTE_IS_SIGNED ? 0 : BYTE_IS_SIGNED ? -128 : 128;
@@ -92,7 +101,7 @@ MCP26_INLINE void gemm_i8(int64_t M, int64_t N, int64_t K, byte_rows a, const in
     for (int64_t u = begin; u < end; u++) {
         int64_t m = u / parts * BYTE_TALL, rows = mcp26_min(BYTE_TALL, M - m);
         int64_t from = u % parts * strips / parts, to = (u % parts + 1) * strips / parts;
-        byte_pack(a, K, m, rows, left);
+        for (int64_t i = 0; i < rows; i++) source(rows_of, a, K, m + i, left, i);
         for (int64_t n = from * BYTE_WIDTH; n < mcp26_min(N, to * BYTE_WIDTH); n += BYTE_WIDTH) {
             int32_t sums[BYTE_SUMS] __attribute__((aligned(64)));
             int64_t next = n + MCP26_NR < N ? panel_stride : 0; /* the last panel stands in for one that is not there */
@@ -113,6 +122,42 @@ MCP26_INLINE void gemm_i8(int64_t M, int64_t N, int64_t K, byte_rows a, const in
             }
         }
     }
+}
+
+MCP26_INLINE void gemm_i8_source(const void *left, byte_rows a, int64_t K, int64_t m, byte_left *tile, int64_t i) {
+    byte_put(a, tile, i, 0, (const uint8_t *)left + m * K, K);
+}
+
+/* c[M][N] = (a[M][K] - zero) x W. */
+MCP26_INLINE void gemm_i8(int64_t M, int64_t N, int64_t K, byte_rows a, const int8_t *packed,
+                          const int32_t *column_sums, int32_t *c, void *scratch, int64_t begin, int64_t end) {
+    byte_units_run(M, N, K, a, gemm_i8_source, a.data, packed, column_sums, c, scratch, begin, end);
+}
+
+/* One output pixel's window. */
+MCP26_INLINE void conv_bytes_source(const void *left, byte_rows a, int64_t K, int64_t m, byte_left *tile, int64_t i) {
+    const conv_shape s = *(const conv_shape *)left;
+    int64_t side = m % s.out_w * s.stride_w - s.pad_left, top = m / s.out_w % s.out_h * s.stride_h - s.pad_top;
+    const uint8_t *item = (const uint8_t *)a.data + m / s.out_w / s.out_h * s.in_h * s.in_w * s.x_pixel;
+    int64_t k = 0;
+    (void)K;
+    for (int64_t kh = 0; kh < s.kernel_h; kh++) {
+        int64_t row = top + kh * s.dilation_h, is_row = (uint64_t)row < (uint64_t)s.in_h;
+        for (int64_t kw = 0; kw < s.kernel_w; kw++, k += s.in_c) {
+            int64_t column = side + kw * s.dilation_w, is_here = is_row && (uint64_t)column < (uint64_t)s.in_w;
+            byte_put(a, tile, i, k, is_here ? item + (row * s.in_w + column) * s.x_pixel : NULL, s.in_c);
+        }
+    }
+}
+
+MCP26_INLINE int64_t conv_bytes_units(conv_shape s) { return gemm_i8_units(s.batch * s.out_h * s.out_w, s.out_c); }
+
+/* y[pixels][out_c] = (x - zero) * w over NHWC (conv.h), one group; beyond the edge x is zero. Weights: K = kernel_h *
+ * kernel_w * in_c in this order. */
+MCP26_INLINE void conv_bytes(conv_shape s, byte_rows x, const int8_t *packed, const int32_t *column_sums, int32_t *y,
+                             void *scratch, int64_t begin, int64_t end) {
+    byte_units_run(s.batch * s.out_h * s.out_w, s.out_c, s.kernel_h * s.kernel_w * s.in_c, x, conv_bytes_source, &s,
+                   packed, column_sums, y, scratch, begin, end);
 }
 
 #endif
