@@ -24,7 +24,7 @@ from mcpc.onnx_defaults import must_stay_constant, overridable
 from mcpc.onnx_normalize import check_opset, convert_opset, inline_functions
 from mcpc.onnx_structure import check_structure, is_text, label, opsets_of, subgraphs, walk
 from mcpc.onnx_tensors import Array, ExternalData, dtype_of, read_sparse, read_tensor, type_code
-from mcpc.ops import find, infer_graph
+from mcpc.ops import InferContext, find, infer_graph
 from mcpc.ops.registry import opset_of, unsupported
 from mcpc.size_options import Bound, Shape, fix_sizes, open_shape, unnamed
 
@@ -139,7 +139,7 @@ class _Reading:
         with self.problems.collect():
             self.choose_ranks(converted.graph, shapes)
             fix_sizes(self.graph, dims, shapes)
-        context = infer_graph(self.graph, self.problems, unknown=self.unknown)
+        context = self.infer()
         expand_contrib(self.graph, context)
         self.check_outputs(converted.graph)
 
@@ -303,6 +303,29 @@ class _Reading:
         if DType.of(array) is not value.dtype or not fits:
             message = f"input {value.name} is {value.type}, its default is {DType.of(array).name}{list(array.shape)}"
             raise ModelError("E104", message)
+
+    def infer(self) -> InferContext:
+        """Infer all types. A symbolic size that a node lets have one value only (the channels of a Conv) is fixed."""
+        graph = self.graph
+        own = {node.name for node in graph.nodes}  # what branches need holds where they are taken only
+        while True:
+            bounds, assumptions = dict(graph.bounds), dict(graph.assumptions)
+            found = Problems()
+            context = infer_graph(graph, found, unknown=self.unknown)
+            known = set(graph.symbols())
+            fixed: dict[str, Bound] = {}
+            for pair, node in graph.assumptions.items():
+                number, size = pair if isinstance(pair[0], int) else pair[::-1]
+                if isinstance(number, int) and node in own and str(size) in known and str(size) not in fixed:
+                    low, high = graph.bounds.get(str(size), (0, None))
+                    if low <= number and (high is None or number <= high):
+                        fixed[str(size)] = number
+                        self.tell(str(size), "fix", f"this size is {number}: node {node} takes no other")
+            if found.errors or not fixed:
+                self.problems.errors.extend(found.errors)
+                return context
+            graph.bounds, graph.assumptions = bounds, assumptions
+            fix_sizes(graph, fixed, {})
 
     def choose_ranks(self, declared: GraphProto, shapes: Mapping[str, Shape]) -> None:
         """Give inputs declared without a rank the largest one that the graph takes: smaller ones broadcast to it.

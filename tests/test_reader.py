@@ -206,7 +206,7 @@ def test_an_undeclared_rank_is_what_the_nodes_take() -> None:
     weighted = model(
         [node("Conv", "x w", "y")], [tensor("x")], [tensor("y")], {"w": np.zeros((4, 3, 1, 1), np.float32)}
     )
-    assert read(unranked(weighted, "x", "y")).inputs[0].shape == tuple(symbol(f"x.{axis}") for axis in range(4))
+    assert read(unranked(weighted, "x", "y")).inputs[0].shape == (symbol("x.0"), 3, symbol("x.2"), symbol("x.3"))
     by_output = unranked(relu(), "x")
     assert read(by_output).inputs[0].type.rank == 2
     for original in (unranked(relu(), "x", "y"), unranked(pooled, "x", "y")):
@@ -669,3 +669,37 @@ def test_corrupt_bytes_never_crash() -> None:
 def test_the_opset_of_graphs_is_one() -> None:
     assert onnx.defs.onnx_opset_version() >= OPSET
     assert isinstance(errors_of(b"")[0], ModelError)
+
+
+def test_a_size_that_a_node_fixes_is_fixed() -> None:
+    """Exporters leave all sizes open, also those that weights decide."""
+    weights = {"w": np.zeros((4, 3, 1, 1), np.float32), "v": np.zeros((4, 2), np.float32)}
+    nodes = [
+        node("Conv", "x w", "c", name="conv"), node("GlobalAveragePool", "c", "g"), node("Flatten", "g", "f"),
+        node("Add", "f z", "a"), node("Gemm", "a v", "y", name="head"),
+    ]  # fmt: skip
+    original = model(nodes, [tensor("x", "N", "C", "H", "W"), tensor("z", "N", "K")], [tensor("y", None)], weights)
+    unranked(original, "y")
+    told: list[tuple[str, str, str]] = []
+    graph = read(original, tell=lambda *each: told.append(each))
+    assert [value.shape for value in graph.inputs] == [
+        (symbol("N"), 3, symbol("H"), symbol("W")), (symbol("N"), 4)
+    ]  # fmt: skip
+    assert not graph.assumptions
+    assert ("C", "fix", "this size is 3: node conv takes no other") in told
+    outside = read(original, dims={"C": (5, 9)})
+    assert outside.inputs[0].shape is not None and outside.inputs[0].shape[1] == symbol("C")
+    assert list(outside.assumptions) == [(3, symbol("C"))]  # which code refuses in the run
+
+
+@pytest.mark.parametrize(
+    ("op", "inputs", "weight"),
+    [("MatMul", ("N", "K"), (4, 2)), ("Gemm", ("N", "K"), (4, 2)), ("Conv", ("N", "K", "L"), (2, 4, 1))],
+)
+def test_inner_sizes_are_never_taken_for_equal_unchecked(op: str, inputs: tuple[str, ...], weight: Any) -> None:
+    """A product that trusted them would read beyond its operands."""
+    original = model([node(op, "x w", "y")], [tensor("x", *inputs), tensor("w", "M", *weight[1:])], [tensor("y")])
+    if op == "Conv":
+        original.graph.input[1].CopyFrom(tensor("w", 2, "M", 1))
+    graph = read(unranked(original, "y"))
+    assert [set(map(str, pair)) for pair in graph.assumptions] == [{"K", "M"}]

@@ -232,11 +232,15 @@ def same(a: Dim, b: Dim) -> bool:
 
 
 def differ(a: Dim, b: Dim) -> bool:
-    """Whether two sizes are known to be unequal."""
+    """Whether two sizes that must be equal are known not to be. Where that is not certain, they are taken for equal:
+    see :func:`assume_equal`."""
     if isinstance(a, int) and isinstance(b, int):
         return a != b
     difference = sympy.expand(a - b)
-    return bool(difference.is_zero is False)
+    if difference.is_zero is False:
+        return True
+    assume_equal(a, b)
+    return False
 
 
 def floor_div(a: Dim, b: int) -> Dim:
@@ -264,6 +268,11 @@ def assume_equal(a: Dim, b: Dim) -> Dim:
         pairs = _assumed.get()
         if pairs is not None:
             pairs.append((a, b) if str(a) <= str(b) else (b, a))
+    return simpler(a, b)
+
+
+def simpler(a: Dim, b: Dim) -> Dim:
+    """The size that is easier to compute: a number, or fewer operations."""
     if isinstance(a, int) or isinstance(b, int):
         return a if isinstance(a, int) else b
     return a if sympy.count_ops(a) <= sympy.count_ops(b) else b
@@ -273,7 +282,7 @@ def unify(node: Node, a: Dim, b: Dim, what: str) -> Dim:
     """The common value of two sizes that must be equal."""
     if differ(a, b):
         fail(node, f"{what}: {a} and {b} must be equal")
-    return assume_equal(a, b)
+    return simpler(a, b)
 
 
 def broadcast(node: Node, shapes: Sequence[tuple[Dim, ...] | None]) -> tuple[Dim, ...] | None:
