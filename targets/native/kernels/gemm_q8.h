@@ -59,7 +59,7 @@ MCP26_INLINE v8f weight_load_e5m2(const void *stored, int64_t i) {
 
 enum {
     WEIGHT_VECTORS = MCP26_NR / 8, /* vectors across a panel */
-    WEIGHT_FEW = 2,                /* rows that are multiplied without scratch */
+    WEIGHT_FEW = 4,                /* rows that are multiplied without scratch */
     WEIGHT_SUMS = 8                /* vectors that accumulate then */
 };
 
@@ -159,13 +159,15 @@ MCP26_INLINE void gemm_weights(int64_t M, int64_t N, int64_t K, const float *a, 
     int64_t last = mcp26_min(mcp26_ceil_div(N, MCP26_NR), end * group);
 #define WEIGHT_ROWS(R)                                                                                             \
     if (M == R) {                                                                                                  \
-        enum { ABREAST_##R = (R == 1 ? 64 : 32) / MCP26_NR };                                                      \
+        enum { ABREAST_##R = (R == 1 ? 64 : R == 2 ? 32 : 16) / MCP26_NR };                                                      \
         for (; p + ABREAST_##R <= last; p += ABREAST_##R)                                                          \
             weight_rows(t, a, lda, w, load, epilogue, R, ABREAST_##R, p * MCP26_NR);                               \
         for (; p < last; p++) weight_rows(t, a, lda, w, load, epilogue, R, 1, p * MCP26_NR);                       \
     }
     WEIGHT_ROWS(1)
     WEIGHT_ROWS(2)
+    WEIGHT_ROWS(3)
+    WEIGHT_ROWS(4)
 #undef WEIGHT_ROWS
 }
 

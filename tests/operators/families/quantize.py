@@ -300,6 +300,13 @@ WEIGHTS: dict[str, Callable[[Graph], Any]] = {
 }
 for name, weight in WEIGHTS.items():
     case(f"MatMul, {name}", lambda g, weight=weight: g("MatMul", X, weight(g)))
+for rows in (1, 2, 3, 4, 5):
+    case(
+        f"MatMul, {rows} rows",
+        lambda g, rows=rows: g(
+            "MatMul", (rows, 40), dequantized(g, ints(I8, 40, 83), scales(83), ints(I8, 83), axis=1)
+        ),
+    )
 case("MatMul of one row", lambda g: g("MatMul", (1, 40), dequantized(g, ints(I8, 40, 150), scales(150), axis=1)))
 case(
     "MatMul of one row by blocks", lambda g: g("MatMul", (40,), dequantized(g, Q, scales(5, 21), axis=0, block_size=8))
