@@ -47,6 +47,7 @@ RULES = (
     slices.slice_instead_of_gathering_neighbours,
     products.multiply_by_part,
     normalization.normalize_in_one,
+    normalization.normalize_in_the_form_of_batches,
     normalization.scale_in_normalization,
     normalization.shift_in_normalization,
     arithmetic.replace_power,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from mcpc.ir import DType, Graph, Node, Value
+from mcpc.ir import DType, Graph, Node, TensorType, Value
 from mcpc.rewrite import Patch, constant_of, made_by, only_user, rule
 
 from .shapes import constant_scalar, reduced_axes, same_dims, same_type
@@ -17,25 +17,54 @@ def normalize_in_one(node: Node, graph: Graph) -> Patch | None:
     """c / sqrt(mean(c²) + epsilon), in all its spellings, over the last axes: LayerNormalization of x where c is
     x - mean(x), RMSNormalization of c elsewhere."""
     for c, square in _quotients(node):
-        for mean, epsilon in _operand_and_scalar(square):
-            squares = made_by(mean, "ReduceMean")
-            power = _squared(squares.inputs[0]) if squares is not None else None
-            axis = _last_axes(squares) if squares is not None else None
-            if power is None or axis is None or not same_type(c, node.output) or c.dtype is not DType.float32:
-                continue
+        for power, axis, epsilon in _mean_squares(square):
             x = _centred(c, power, axis)
-            if x is None and c is not power:
-                continue
-            source = c if x is None else x
-            normalized = source.type.dims[axis:]
-            if not all(isinstance(size, int) for size in normalized):
+            if not same_type(c, node.output) or (x is None and c is not power):
                 continue
             patch = Patch(graph, node)
-            ones = patch.constant(f"{node.output.name}.scale", np.ones([int(size) for size in normalized], np.float32))
-            op = "RMSNormalization" if x is None else "LayerNormalization"
-            attrs = {"axis": axis - len(source.type.dims), "epsilon": epsilon}
-            return patch.replace(patch.add(op, [source, ones], attrs, node.output.type))
+            op, source = ("RMSNormalization", c) if x is None else ("LayerNormalization", x)
+            result = _add_normalization(patch, op, source, axis, epsilon)
+            if result is not None:
+                return patch.replace(result)
     return None
+
+
+@rule("Add")
+def normalize_in_the_form_of_batches(node: Node, graph: Graph) -> Patch | None:
+    """x m + (beta - mean(x) m) with m = gamma / sqrt(variance + epsilon), as Keras has it, is LayerNormalization."""
+    for scaled, shift in (node.inputs, node.inputs[::-1]):
+        product, rest = made_by(scaled, "Mul"), made_by(shift, "Sub")
+        lost = made_by(rest.inputs[1], "Mul") if rest is not None else None
+        if product is None or rest is None or lost is None:
+            continue
+        for x, m in (product.inputs, product.inputs[::-1]):
+            mean = next((each for each in lost.inputs if each is not m), None)
+            averaged = made_by(mean, "ReduceMean")
+            if x is None or m is None or m not in lost.inputs or averaged is None or averaged.inputs[0] is not x:
+                continue
+            for factor, gamma in _factors(m):
+                square = _inverse_root(factor)
+                for power, axis, epsilon in _mean_squares(square) if square is not None else ():
+                    if _centred(power, power, axis) is not x or _last_axes(averaged) != axis:
+                        continue
+                    patch = Patch(graph, node)
+                    result = _add_normalization(patch, "LayerNormalization", x, axis, epsilon)
+                    if result is None or rest.inputs[0] is None or not same_type(x, node.output):
+                        continue
+                    for op, operand in (("Mul", gamma), ("Add", rest.inputs[0])):
+                        result = result if operand is None else patch.add(op, [result, operand], {}, node.output.type)
+                    return patch.replace(result)
+    return None
+
+
+def _add_normalization(patch: Patch, op: str, x: Value, axis: int, epsilon: float) -> Value | None:
+    """Add a normalisation of ``x`` from ``axis`` on without scale and bias; None where these would have no shape."""
+    normalized = x.type.dims[axis:]
+    if x.dtype is not DType.float32 or not all(isinstance(size, int) for size in normalized):
+        return None
+    ones = patch.constant(f"{patch.root.output.name}.scale", np.ones([int(size) for size in normalized], np.float32))
+    attrs = {"axis": axis - len(x.type.dims), "epsilon": epsilon}
+    return patch.add(op, [x, ones], attrs, TensorType(x.dtype, x.shape))
 
 
 @rule("Mul")
@@ -116,6 +145,26 @@ def _operand_and_scalar(value: Value) -> Iterator[tuple[Value, float]]:
             number = constant_scalar(other)
             if operand is not None and number is not None:
                 yield operand, number
+
+
+def _mean_squares(value: Value) -> Iterator[tuple[Value, int, float]]:
+    """(c, axis, e) where ``value`` is mean(c²) + e, the mean being over the axes from ``axis`` on."""
+    for mean, epsilon in _operand_and_scalar(value):
+        squares = made_by(mean, "ReduceMean")
+        power = _squared(squares.inputs[0]) if squares is not None else None
+        axis = _last_axes(squares) if squares is not None else None
+        if power is not None and axis is not None:
+            yield power, axis, epsilon
+
+
+def _factors(value: Value) -> Iterator[tuple[Value, Value | None]]:
+    """(a, b) where ``value`` is a b; b is None for 1."""
+    yield value, None
+    node = made_by(value, "Mul")
+    if node is not None:
+        for a, b in (node.inputs, node.inputs[::-1]):
+            if a is not None:
+                yield a, b
 
 
 def _squared(value: Value | None) -> Value | None:
