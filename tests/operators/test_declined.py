@@ -53,7 +53,6 @@ CASES = [
         saturate=0,
     ),
     # forms
-    op("DeformConv with computed weights", "E102", "DeformConv", X, (2, 4, 2, 2), (1, 8, 5, 5)),
     op("Conv over four axes", "E102", "Conv", (1, 2, 3, 3, 3, 3), W((3, 2, 2, 2, 2, 2))),
     op("MaxPool over four axes", "E102", "MaxPool", (1, 2, 3, 3, 3, 3), kernel_shape=[2, 2, 2, 2]),
     op(
@@ -71,6 +70,9 @@ CASES = [
     op("Dropout with a mask", "E102", "Dropout", ROW, outputs=2),
     lstm("LSTM, activation that does not exist", activations=["Sigmoid", "Softsine", "Tanh"]),
     op("LSTM with computed weights", "E102", "LSTM", (5, 2, 3), (1, 16, 3), W((1, 16, 4)), outputs=3, hidden_size=4),
+    op("Attention, float64", "E102", "Attention", *[np.ones((1, 2, 3, 4))] * 3),
+    op("Attention, heads of many components", "E102", "Attention", *[(1, 1, 1, 2049)] * 3),
+    op("RotaryEmbedding, float64", "E102", "RotaryEmbedding", *[np.ones((1, 2, 3, 4)), *[np.ones((1, 3, 2))] * 2]),
     op("LayerNormalization, scale by batch", "E102", "LayerNormalization", (2, 3, 5), (2, 1, 1)),
     op("Pad with a computed value", "E102", "Pad", ROW, W(np.array([1, 1])), np.array(2, np.float32)),
     op("Transpose of rank 9", "E102", "Transpose", (2,) * 9, perm=[8, 7, 6, 5, 4, 3, 2, 1, 0]),
