@@ -69,20 +69,33 @@ MCP26_INLINE byte_left byte_factor_of(byte_rows a, uint8_t stored) {
     return BYTE_IS_WIDE ? (byte_left)(wide - a.zero) : (byte_left)(stored ^ flip);
 }
 
+/* The same for four bytes. */
+MCP26_INLINE void byte_put_four(byte_rows a, byte_left *to, const uint8_t *from) {
+    byte_left four[4];
+    if (BYTE_IS_WIDE) {
+        MCP26_UNROLL for (int64_t j = 0; j < 4; j++) four[j] = byte_factor_of(a, from[j]);
+    } else {
+        uint32_t word;
+        __builtin_memcpy(&word, from, sizeof word);
+        word ^= a.is_signed != BYTE_IS_SIGNED ? 0x80808080u : 0;
+        __builtin_memcpy(four, &word, sizeof word);
+    }
+    __builtin_memcpy(to, four, sizeof four);
+}
+
 /* Columns k ... k+count-1 of row i of a packed tile; `from` NULL: zeros. */
 MCP26_INLINE void byte_put(byte_rows a, byte_left *tile, int64_t i, int64_t k, const uint8_t *from, int64_t count) {
-    byte_left *to = tile + k / 4 * 4 * BYTE_TALL + 4 * i, none = byte_factor_of(a, (uint8_t)a.zero);
+    byte_left *to = tile + k / 4 * 4 * BYTE_TALL + 4 * i;
+    uint8_t zeros[4] = {(uint8_t)a.zero, (uint8_t)a.zero, (uint8_t)a.zero, (uint8_t)a.zero};
     int64_t n = 0;
-    if (k % 4 == 0) {
-        for (; n + 4 <= count; n += 4, to += 4 * BYTE_TALL) {
-            byte_left four[4];
-            MCP26_UNROLL for (int64_t j = 0; j < 4; j++) four[j] = from ? byte_factor_of(a, from[n + j]) : none;
-            __builtin_memcpy(to, four, sizeof four);
-        }
+    if (k % 4 == 0 && from) {
+        for (; n + 4 <= count; n += 4, to += 4 * BYTE_TALL) byte_put_four(a, to, from + n);
+    } else if (k % 4 == 0) {
+        for (; n + 4 <= count; n += 4, to += 4 * BYTE_TALL) byte_put_four(a, to, zeros);
     }
     for (; n < count; n++) {
         int64_t at = k + n;
-        tile[at / 4 * 4 * BYTE_TALL + 4 * i + at % 4] = from ? byte_factor_of(a, from[n]) : none;
+        tile[at / 4 * 4 * BYTE_TALL + 4 * i + at % 4] = byte_factor_of(a, from ? from[n] : zeros[0]);
     }
 }
 
