@@ -141,8 +141,17 @@ def _score(value: Value | None, graph: Graph) -> list[Node] | None:
     if not ops.is_elementwise(node):
         return None
     for operand in node.inputs:
-        if operand is not None and same_type(operand, value) and sum(each is operand for each in node.inputs) == 1:
+        if operand is not None and _is_whole(operand, value) and sum(each is operand for each in node.inputs) == 1:
             before = _score(operand, graph)
             if before is not None:
                 return [*before, node]
     return None
+
+
+def _is_whole(operand: Value, value: Value) -> bool:
+    """Whether an elementwise node reads ``operand`` without broadcasting it to its result ``value``: sizes that are not
+    known to be equal are taken to be so, as inference does (code checks it)."""
+    if operand.dtype is not value.dtype or operand.shape is None or value.shape is None:
+        return False
+    pairs = zip(operand.shape, value.shape, strict=False)
+    return len(operand.shape) == len(value.shape) and all((a == 1) == (b == 1) for a, b in pairs)
