@@ -112,8 +112,7 @@ def _by_sizes(node: Node, context: InferContext, axes: list[int]) -> list[Resize
         ]
     dims = [type_of(node, 0).dims[axis] for axis in axes]
     if not all(isinstance(a, int) and isinstance(b, int) and b > 0 for a, b in zip(sizes, dims, strict=True)):
-        hint = "fix the input's sizes with --input-shape or --dim"
-        fail(node, f"keep_aspect_ratio_policy {policy} needs sizes that are known", "E108", hint=hint)
+        return [ResizedAxis(axis, None, None, place) for place, axis in enumerate(axes)]
     ratios = [np.float32(a) / np.float32(b) for a, b in zip(sizes, dims, strict=True)]
     scale = min(ratios) if policy == "not_larger" else max(ratios)
     return [

@@ -24,7 +24,6 @@ FIXED = re.compile(
     "|".join(
         (
             "Squeeze all",  # without axes
-            "not_larger|not_smaller",  # keeps an aspect ratio
             ".*in blocks along",  # scales are fewer than the input's sizes
             ".*computed weights",  # the window is the weight's size
             "AffineGrid, sizes are data",  # how many axes there are

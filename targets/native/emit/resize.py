@@ -83,6 +83,8 @@ def sizes(b: KernelBuilder) -> None:
         item = by_axis[axis]
         if b.anchor.input(3) is None:
             text = f"resize_scaled({b.size(x.dims[axis])}, {_computed_scale(b, item)})"
+        elif _keeps_ratio(b):
+            text = f"resize_rounded({b.size(x.dims[axis])}, {_computed_scale(b, item)})"
         else:
             text = element(b, b.anchor.inputs[3], item.place)
         b.line(f"const int64_t size{axis} = {text};")
@@ -90,7 +92,20 @@ def sizes(b: KernelBuilder) -> None:
         b.set_size(size, f"size{axis}")
 
 
+def _keeps_ratio(b: KernelBuilder) -> bool:
+    return b.anchor.attrs.get("keep_aspect_ratio_policy", "stretch") != "stretch"
+
+
 def _computed_scale(b: KernelBuilder, item: ResizedAxis) -> str:
+    """C text of a scale that only the data show."""
+    if b.anchor.input(3) is not None:
+        dims = b.outer(b.anchor.inputs[0]).type.dims
+        axes = [int(axis) % len(dims) for axis in b.anchor.attrs.get("axes") or range(len(dims))]
+        wanted = ", ".join(element(b, b.anchor.inputs[3], place) for place in range(len(axes)))
+        sizes = ", ".join(b.size(dims[axis]) for axis in axes)
+        is_least = int(b.anchor.attrs["keep_aspect_ratio_policy"] == "not_larger")
+        b.headers.append("sizes.h")
+        return f"resize_common({is_least}, {len(axes)}, (const int64_t[]){{{wanted}}}, (const int64_t[]){{{sizes}}})"
     scales = b.outer(b.anchor.input(2))
     if scales.dtype is not DType.float32:
         raise unsupported(b.node, f"computed scales of type {scales.dtype.name}")
@@ -101,7 +116,7 @@ def _axis(b: KernelBuilder, item: ResizedAxis, before: Dim, after: Dim) -> str:
     """The resize_axis literal; a crop's borders are read as the kernel runs."""
     if item.scale is not None:
         scale = float_literal(item.scale)
-    elif b.anchor.input(3) is None:
+    elif b.anchor.input(3) is None or _keeps_ratio(b):
         scale = _computed_scale(b, item)
     else:
         scale = f"(float){b.size(after)} / (float){b.size(before)}"

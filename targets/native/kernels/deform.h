@@ -1,6 +1,7 @@
 /* deform.h: convolutions whose taps are moved by data, channels-last x and y.
  *
- * Weights are packed as for conv.h: [groups][N = out_c / groups, K = (kh, kw, i)]. `offset` and `mask` are row-major as
+ * Weights are packed as for conv.h: [groups][N = out_c / groups, K = (kh, kw, i)], or, where they are computed, as ONNX
+ * has them: [out_c][in_c / groups][kh][kw]. `offset` and `mask` are row-major as
  * ONNX has them: [items][offset_groups][taps][2][out_h][out_w], rows before columns, and without the 2. A tap between
  * elements is mixed from the four around it; what is outside the image is zero. The samples of a tile of pixels are put
  * into the worker's scratch, MCP26_MR * taps * in_c floats, and multiplied from there.
@@ -27,9 +28,9 @@ MCP26_INLINE deform_tap deform_tap_at(conv_shape s, float y, float x) {
     return t;
 }
 
-/* The window of output pixel m: to[taps][in_c]. `mask` may be 0. */
+/* The window of output pixel m: tap k of channel n at to[k * by_tap + n * by_channel]. `mask` may be 0. */
 MCP26_INLINE void deform_sample(conv_shape s, int64_t offset_groups, const float *x, const float *offset,
-                                const float *mask, int64_t m, float *to) {
+                                const float *mask, int64_t m, float *to, int64_t by_tap, int64_t by_channel) {
     int64_t plane = s.out_h * s.out_w, item = m / plane, pixel = m % plane, taps = s.kernel_h * s.kernel_w;
     int64_t row = pixel / s.out_w, column = pixel % s.out_w, width = s.in_c / offset_groups;
     const float *image = x + item * s.in_h * s.in_w * s.in_c;
@@ -48,7 +49,11 @@ MCP26_INLINE void deform_sample(conv_shape s, int64_t offset_groups, const float
                     if (t.index[i] < 0) continue;
                     sum = v8f_fma(v8f_load(image + t.index[i] * s.in_c + n, lanes), v8f_splat(t.weight[i]), sum);
                 }
-                v8f_store(to + k * s.in_c + n, sum * scale, lanes);
+                float *place_to = to + k * by_tap + n * by_channel;
+                if (by_channel == 1)
+                    v8f_store(place_to, sum * scale, lanes);
+                else
+                    v8f_store_strided(place_to, by_channel, sum * scale, lanes);
             }
         }
     }
@@ -65,7 +70,7 @@ MCP26_INLINE void deform_f32(conv_shape s, int64_t offset_groups, const float *x
     for (int64_t u = begin; u < end; u++) {
         int64_t m = u * MCP26_MR, rows = mcp26_min(MCP26_MR, s.batch * s.out_h * s.out_w - m);
         for (int64_t i = 0; i < rows; i++) {
-            deform_sample(s, offset_groups, x, offset, mask, m + i, scratch + i * taps * s.in_c);
+            deform_sample(s, offset_groups, x, offset, mask, m + i, scratch + i * taps * s.in_c, s.in_c, 1);
         }
         for (int64_t g = 0; g < s.groups; g++) {
             const float *b = w + g * mcp26_ceil_div(channels, MCP26_NR) * panel;
@@ -87,6 +92,25 @@ MCP26_INLINE void deform_f32(conv_shape s, int64_t offset_groups, const float *x
                     }
                 }
             }
+        }
+    }
+}
+
+/* Computed weights; units: output pixels. Scratch: taps * in_c floats. */
+MCP26_INLINE void deform_plain_f32(conv_shape s, int64_t offset_groups, const float *x, const float *w,
+                                   const float *offset, const float *mask, float *y, float *scratch,
+                                   mcp26_epilogue epilogue, const void *const *args, int64_t begin, int64_t end) {
+    int64_t taps = s.kernel_h * s.kernel_w, depth = s.in_c / s.groups * taps, channels = s.out_c / s.groups;
+    for (int64_t m = begin; m < end; m++) {
+        deform_sample(s, offset_groups, x, offset, mask, m, scratch, 1, taps);
+        for (int64_t c = 0; c < s.out_c; c++) {
+            const float *window = scratch + c / channels * depth, *row = w + c * depth;
+            v8f sum = 0.0f;
+            for (int64_t i = 0; i < depth; i += 8) {
+                int64_t lanes = mcp26_min(8, depth - i);
+                sum = v8f_fma(v8f_load(window + i, lanes), v8f_load(row + i, lanes), sum);
+            }
+            v8f_store(y + m * s.out_c + c, epilogue(v8f_splat(v8f_sum(sum)), args, m, c, 1), 1);
         }
     }
 }

@@ -57,6 +57,21 @@ MCP26_INLINE int64_t resize_scaled(int64_t size, float scale) {
     return scale > 0.0f && scaled < 0x1p47f ? (int64_t)scaled : -1;
 }
 
+/* The scale that all axes share so that none gets larger (or smaller) than wanted, and what it makes of a size. */
+MCP26_INLINE float resize_common(int is_least, int64_t count, const int64_t *wanted, const int64_t *sizes) {
+    float scale = (float)wanted[0] / (float)sizes[0];
+    for (int64_t i = 1; i < count; i++) {
+        float other = (float)wanted[i] / (float)sizes[i];
+        scale = is_least == (other < scale) ? other : scale;
+    }
+    return scale;
+}
+
+MCP26_INLINE int64_t resize_rounded(int64_t size, float scale) {
+    double scaled = (double)scale * (double)size + 0.5;
+    return scaled >= 0.0 && scaled < 0x1p47 ? (int64_t)scaled : -1;
+}
+
 MCP26_INLINE float resize_coordinate(resize_coordinates kind, resize_axis a, int64_t o) {
     float at = (float)o, in = (float)a.in, out = (float)a.out;
     if (kind == RESIZE_ASYMMETRIC) return at / a.scale;

@@ -144,6 +144,18 @@ FAMILY.graph("sizes by way of floats", exported)
 for mode in ("nearest", "linear"):
     op(f"{mode}, sizes are data", "Resize", X, None, None, np.array([1, 9, 4, 11]), mode=mode)
     op(f"{mode}, scales are data", "Resize", X, None, np.array([1, 1, 1.25, 0.55], np.float32), mode=mode)
+for policy in ("not_larger", "not_smaller"):
+    attrs = {"keep_aspect_ratio_policy": policy, "axes": [2, 3]}
+    op(
+        f"linear, {policy}, sizes are data",
+        "Resize",
+        (1, 2, 4, 8),
+        None,
+        None,
+        np.array([7, 9]),
+        mode="linear",
+        **attrs,
+    )
 op("linear, sizes of axes are data", "Resize", X, None, None, np.array([3, 11]), mode="linear", axes=[3, 2])
 
 # ---- element types

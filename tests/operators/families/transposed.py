@@ -185,3 +185,14 @@ op(
     pads=[1, 0, 1, 0],
 )
 op("DeformConv, dilations", "DeformConv", (1, 4, 9, 9), W((17, 4, 2, 2)), (1, 8, 7, 6), dilations=[2, 3])
+op(
+    "DeformConv, computed weights",
+    "DeformConv",
+    (2, 6, 5, 6),
+    (4, 3, 2, 2),
+    (2, 16, 4, 5),
+    (4,),
+    (2, 8, 4, 5),
+    group=2,
+    offset_group=2,
+)
