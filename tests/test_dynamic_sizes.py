@@ -149,6 +149,27 @@ def test_sizes_taken_for_equal_are_checked(tmp_path: Path) -> None:
         check(session, model, {"a": ones[:2], "b": ones[:2]})
 
 
+@pytest.mark.parametrize(
+    ("node", "fits", "does_not"),
+    [
+        ("wanted = Constant<value_ints = [2, -1, 3]>() y = Reshape(x, wanted)", (1, 3, 4, 6), (1, 3, 5, 3)),
+        ("y = DepthToSpace<blocksize = 2>(x)", (1, 8, 3, 2), (1, 9, 3, 2)),
+        ("y = SpaceToDepth<blocksize = 2>(x)", (1, 3, 4, 2), (1, 3, 4, 3)),
+    ],
+    ids=["Reshape", "DepthToSpace", "SpaceToDepth"],
+)
+def test_sizes_that_do_not_divide_are_an_error(
+    node: str, fits: tuple[int, ...], does_not: tuple[int, ...], tmp_path: Path
+) -> None:
+    model = text_model(f"divided (float[N, C, H, W] x) => (float[a, b, c] y) {{ {node} }}")
+    path = mcpc.compile(model, "host", tmp_path / "divided.mcp26bin", golden=0)
+    with mcpc.load(path) as session:
+        check(session, model, {"x": np.ones(fits, np.float32)})
+        with pytest.raises(RuntimeFault, match="sizes do not fit together") as caught:
+            session.run(None, {"x": np.ones(does_not, np.float32)})
+        assert caught.value.code == "E603"
+
+
 def test_an_image_smaller_than_the_window_is_an_error(tmp_path: Path) -> None:
     model = text_model(
         "small (float[1, 1, H, 8] x) => (float[1, 2, h, w] y) { y = Conv(x, w) }", w=np.ones((2, 1, 5, 5), np.float32)

@@ -11,6 +11,7 @@ from mcpc.ir import Dim, DType, Node, TensorType, dim, product
 from mcpc.ops.context import (
     ALL_FLOATS,
     InferContext,
+    assume_equal,
     attribute,
     axes_of,
     choice,
@@ -39,12 +40,16 @@ def _reshaped(node: Node, context: InferContext) -> list[Contents | None]:
 
 
 def divide_exactly(total: Dim, by: Dim) -> Dim:
-    """``total / by`` where that is known to be whole for valid inputs."""
+    """``total / by``, which valid inputs make whole. Where that is not certain, code checks it in every run."""
     if isinstance(total, int) and isinstance(by, int):
         return total // by
     quotient = sympy.cancel(sympy.sympify(total) / by)
     denominator = sympy.denom(sympy.together(quotient))
-    return dim(quotient if denominator == 1 else sympy.floor(quotient))
+    if denominator == 1:
+        return dim(quotient)
+    whole = dim(sympy.floor(quotient))
+    assume_equal(dim(whole * by), total)
+    return whole
 
 
 def infer_reshape(node: Node, context: InferContext) -> list[TensorType]:
