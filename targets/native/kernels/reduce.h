@@ -10,7 +10,7 @@
 
 #include "vmath.h"
 
-enum { REDUCE_INNER = 32 };
+enum { REDUCE_INNER = 64 };
 
 typedef enum {
     REDUCE_SUM,

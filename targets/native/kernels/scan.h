@@ -6,22 +6,32 @@
 
 #include "move.h"
 
-MCP26_INLINE int64_t cumulate_units(int64_t outer, int64_t inner) { return outer * mcp26_ceil_div(inner, 8); }
+enum { SCAN_COLUMNS = 64 };
+
+MCP26_INLINE int64_t cumulate_units(int64_t outer, int64_t inner) {
+    return outer * mcp26_ceil_div(inner, SCAN_COLUMNS);
+}
 
 /* Sums along the middle of [outer][n][inner], in order, from the end if is_reverse; if is_exclusive, without the element
- * itself. Units: outer x groups of 8 columns. */
+ * itself. Units: outer x groups of SCAN_COLUMNS columns. */
 #define SCAN_DEFINE_SUM(NAME, V, T)                                                                                    \
     MCP26_INLINE void cumulate_##NAME(int64_t is_exclusive, int64_t is_reverse, int64_t n, int64_t inner, const T *x,  \
                                       T *y, int64_t begin, int64_t end) {                                              \
-        int64_t groups = mcp26_ceil_div(inner, 8);                                                                     \
+        int64_t groups = mcp26_ceil_div(inner, SCAN_COLUMNS);                                                          \
         for (int64_t u = begin; u < end; u++) {                                                                        \
-            int64_t at = u / groups * n * inner + u % groups * 8, lanes = mcp26_min(8, inner - u % groups * 8);        \
-            V sum = (T)0;                                                                                              \
+            int64_t column = u % groups * SCAN_COLUMNS, some = mcp26_min(SCAN_COLUMNS, inner - column);                \
+            int64_t at = u / groups * n * inner + column;                                                              \
+            V sum[SCAN_COLUMNS / 8];                                                                                   \
+            MCP26_UNROLL for (int k = 0; k < SCAN_COLUMNS / 8; k++) sum[k] = (T)0;                                     \
             for (int64_t j = 0; j < n; j++) {                                                                          \
                 int64_t i = at + (is_reverse ? n - 1 - j : j) * inner;                                                 \
-                V next = sum + V##_load(x + i, lanes);                                                                 \
-                V##_store(y + i, is_exclusive ? sum : next, lanes);                                                    \
-                sum = next;                                                                                            \
+                MCP26_UNROLL for (int k = 0; k < SCAN_COLUMNS / 8; k++) {                                              \
+                    int64_t lanes = mcp26_min(8, some - 8 * k);                                                        \
+                    if (lanes <= 0) continue;                                                                          \
+                    V next = sum[k] + V##_load(x + i + 8 * k, lanes);                                                  \
+                    V##_store(y + i + 8 * k, is_exclusive ? sum[k] : next, lanes);                                     \
+                    sum[k] = next;                                                                                     \
+                }                                                                                                      \
             }                                                                                                          \
         }                                                                                                              \
     }
