@@ -9,7 +9,7 @@ from mcpc.ir import Graph
 from mcpc.pipeline import Pass, PassContext
 from mcpc.rewrite import apply_rules
 
-from .rules import affine, arithmetic, noops, normalization, pads, products, reshapes, slices, transposes
+from .rules import affine, arithmetic, noops, normalization, pads, products, reshapes, rotary, slices, transposes
 
 #: Every rule. Where several look at an operator, the first that applies wins.
 RULES = (
@@ -46,6 +46,7 @@ RULES = (
     slices.merge_slices,
     slices.slice_instead_of_gathering_neighbours,
     products.multiply_by_part,
+    rotary.rotate_in_one,
     normalization.normalize_in_one,
     normalization.normalize_in_the_form_of_batches,
     normalization.scale_in_normalization,
