@@ -58,7 +58,10 @@ def verify(
     comparisons = [compare(*each, rtol, atol) for each in zip(names, got, want, strict=True)]
     if atol is None and not all(each.matches for each in comparisons):
         allowed = tolerances(lambda noisy: reference(model, noisy, names), feeds, want)
-        comparisons = [compare(*each, rtol, most) for *each, most in zip(names, got, want, allowed, strict=True)]
+        comparisons = [
+            compare(name, ours, theirs, rtol, most)
+            for name, ours, theirs, most in zip(names, got, want, allowed, strict=True)
+        ]
     return sorted(comparisons, key=lambda each: -each.excess)
 
 
