@@ -93,7 +93,7 @@ def sizes(b: KernelBuilder) -> None:
 
 
 def _keeps_ratio(b: KernelBuilder) -> bool:
-    return b.anchor.attrs.get("keep_aspect_ratio_policy", "stretch") != "stretch"
+    return str(b.anchor.attrs.get("keep_aspect_ratio_policy", "stretch")) != "stretch"
 
 
 def _computed_scale(b: KernelBuilder, item: ResizedAxis) -> str:

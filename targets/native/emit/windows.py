@@ -71,8 +71,8 @@ def _windows(b: KernelBuilder, label: str, pads: Sequence[Dim]) -> None:
         b.units = f"window_plain_units({shape})"
         return
     if is_transposed and count == 1 and _lies_side_by_side(b, x, pads):
-        packed = b.constant(pack_panels(groups[0].transpose(1, 0, 2).reshape(depth, -1), b.nr))
-        b.call("window_spread_f32", shape, b.input(x), packed, *tail)
+        panels = b.constant(pack_panels(groups[0].transpose(1, 0, 2).reshape(depth, -1), b.nr))
+        b.call("window_spread_f32", shape, b.input(x), panels, *tail)
         b.units = f"window_spread_units({shape})"
         return
     panels = b.constant(np.stack([pack_panels(group.reshape(-1, width), b.nr) for group in groups]))
