@@ -156,6 +156,10 @@ def wish(node: Node) -> Wish:
     if region.is_attention or (anchor is not None and anchor.is_op("Attention", "MatMul")):
         reads = [value is not None and reads_strided(node, value, value.type.layout) for value in node.inputs]
         return Wish(tuple(KEEP if strided else None for strided in reads), written_layout(node))
+    if anchor is not None and anchor.is_op("RotaryEmbedding"):
+        x = node.inputs[0]
+        chosen = x.type.layout if x is not None and reads_strided(node, x, x.type.layout) else None
+        return Wish((chosen, *(None for _ in node.inputs[1:])), chosen)
     if anchor is not None and anchor.is_op(*SPATIAL):
         return _spatial_wish(region, node)
     if anchor is None:

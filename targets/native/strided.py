@@ -43,6 +43,8 @@ def reads_strided(node: Node, value: Value, layout: Layout) -> bool:
         return False
     if node.is_op("Attention"):
         return rows and any(value is each for each in (*node.inputs[:3], *node.inputs[4:6]))
+    if node.is_op("RotaryEmbedding"):  # its result lies as its operand does
+        return rows and value is node.inputs[0] and len(value.type.dims) == MAX_RANK and _all_read(node.output, layout)
     if region.anchor is not None and region.anchor.is_op("MatMul"):
         return _multiplies_strided(region, value, layout)
     if region.anchor is not None and region.anchor.is_op(*SPATIAL):

@@ -202,6 +202,19 @@ for interleaved in (0, 1):
     )
     op(f"rotary{text}, rank 3", rope, (2, 5, 24), (2, 5, 4), (2, 5, 4), interleaved=interleaved, num_heads=3)
 
+
+def rotated_heads(g: Graph) -> str:
+    """Queries and keys of heads that lie side by side, turned and multiplied."""
+    cos, sin = W((6, 4)), W((6, 4))
+    q, k = (
+        g("RotaryEmbedding", g("Transpose", g.input((2, 5, 3, 8)), perm=[0, 2, 1, 3]), cos, sin, IDS) for _ in range(2)
+    )
+    s = g("MatMul", q, g("Transpose", k, perm=[0, 1, 3, 2]))
+    return str(g("MatMul", g("Softmax", s, axis=-1), (2, 3, 5, 8)))
+
+
+case("rotary of heads, attention", rotated_heads)
+
 # ---- caches
 scatter = "TensorScatter"
 STARTS = np.array([3, 0], np.int64)
