@@ -39,10 +39,8 @@ def top_k(b: KernelBuilder) -> None:
     outputs = [b.anchor.outputs[index] if index < len(b.anchor.outputs) else None for index in range(2)]
     kept = next(value for value in outputs if value is not None).type
     values = "0" if outputs[0] is None else b.output(0)
-    if outputs[1] is None:
-        places = f"(int64_t *)(void *){b.workspace(dim(8 * kept.elements))}"
-    else:
-        places = b.output(1)
+    spare = f"(int64_t *)(void *){b.workspace(dim(8 * kept.elements))}" if outputs[1] is None else ""
+    places = spare or b.output(1)
     b.label = "top k"
     b.headers.append("search.h")
     is_largest = int(bool(b.anchor.attrs.get("largest", 1)))

@@ -1,5 +1,5 @@
-/* product.h: matrix products of types that gemm.h has no kernels for. Sums run in the order of k; those of integers wrap,
- * those of doubles are fused multiply-adds.
+/* product.h: matrix products of types that gemm.h has no kernels for. Sums run in the order of k; those of integers
+ * wrap, those of doubles are fused multiply-adds.
  */
 #ifndef MCP26_PRODUCT_H
 #define MCP26_PRODUCT_H

@@ -4,8 +4,8 @@
  *
  *     gates[time x batch][G * hidden] = X[time x batch][input] x W + bias    (G gates, by recurrent_input)
  *
- * then lstm_f32, gru_f32 or rnn_f32 (one unit: steps follow one another). W and R are packed as tile.h says with K = input
- * or hidden and N = G * hidden (B[k][n] = W[n][k]).
+ * then lstm_f32, gru_f32 or rnn_f32 (one unit: steps follow one another). W and R are packed as tile.h says with
+ * K = input or hidden and N = G * hidden (B[k][n] = W[n][k]).
  */
 #ifndef MCP26_RECURRENT_H
 #define MCP26_RECURRENT_H
@@ -112,10 +112,10 @@ MCP26_INLINE int64_t lstm_f32_work(recurrent_shape s) { return s.batch * 4 * s.h
 MCP26_INLINE int64_t gru_f32_work(recurrent_shape s) { return s.batch * 4 * s.hidden; }
 MCP26_INLINE int64_t rnn_f32_work(recurrent_shape s) { return s.batch * s.hidden; }
 
-/* h and c are the state and at the end Y_h and Y_c; h0 may be h, c0 may be c. peephole[3 * hidden] (i, o, f) and y may be
- * NULL. */
-MCP26_INLINE void lstm_f32(recurrent_shape s, recurrent_operands from, const float *peephole, float *h, float *c, float *y,
-                           float *work) {
+/* h and c are the state and at the end Y_h and Y_c; h0 may be h, c0 may be c. peephole[3 * hidden] (i, o, f) and y may
+ * be NULL. */
+MCP26_INLINE void lstm_f32(recurrent_shape s, recurrent_operands from, const float *peephole, float *h, float *c,
+                           float *y, float *work) {
     int64_t width = 4 * s.hidden;
     recurrent_starts(s, from.h0, h, s.h_batch);
     recurrent_starts(s, from.c0, c, s.c_batch);
@@ -160,8 +160,8 @@ MCP26_INLINE void gru_reset(recurrent_shape s, const float *gates, const float *
     }
 }
 
-/* With is_reset_after, r is packed as one matrix and bias[hidden] (may be NULL) is added to h's product before the reset
- * gate. Otherwise r_new holds the last third of R's columns, r the others. */
+/* With is_reset_after, r is packed as one matrix and bias[hidden] (may be NULL) is added to h's product before the
+ * reset gate. Otherwise r_new holds the last third of R's columns, r the others. */
 MCP26_INLINE void gru_f32(recurrent_shape s, recurrent_operands from, const float *r_new, const float *bias, float *h,
                           float *y, float *work) {
     int64_t width = 3 * s.hidden;

@@ -1,5 +1,5 @@
-/* scan.h: CumSum, and what keeps or moves elements by where they are: Trilu, EyeLike, ReverseSequence, Range. All tensors
- * are contiguous.
+/* scan.h: CumSum, and what keeps or moves elements by where they are: Trilu, EyeLike, ReverseSequence, Range. All
+ * tensors are contiguous.
  */
 #ifndef MCP26_SCAN_H
 #define MCP26_SCAN_H
@@ -12,8 +12,8 @@ MCP26_INLINE int64_t cumulate_units(int64_t outer, int64_t inner) {
     return outer * mcp26_ceil_div(inner, SCAN_COLUMNS);
 }
 
-/* Sums along the middle of [outer][n][inner], in order, from the end if is_reverse; if is_exclusive, without the element
- * itself. Units: outer x groups of SCAN_COLUMNS columns. */
+/* Sums along the middle of [outer][n][inner], in order, from the end if is_reverse; if is_exclusive, without the
+ * element itself. Units: outer x groups of SCAN_COLUMNS columns. */
 #define SCAN_DEFINE_SUM(NAME, V, T)                                                                                    \
     MCP26_INLINE void cumulate_##NAME(int64_t is_exclusive, int64_t is_reverse, int64_t n, int64_t inner, const T *x,  \
                                       T *y, int64_t begin, int64_t end) {                                              \

@@ -101,7 +101,8 @@ MCP26_INLINE int64_t arg_extreme_units(int64_t outer, int64_t inner) { return ou
                 if (inner == 1 && i + 8 <= n) { /* eight at a time while none of them belongs into the heap */         \
                     V v = V##_load_all(from + i);                                                                      \
                     V r = V##_splat(root);                                                                             \
-                    M enters = is_largest ? (M)((v > r) | ((v != v) & (r == r))) : (M)((v < r) | ((v == v) & (r != r)));\
+                    M enters = is_largest ? (M)((v > r) | ((v != v) & (r == r)))                                       \
+                                          : (M)((v < r) | ((v == v) & (r != r)));                                      \
                     if (!v8i_any(__builtin_convertvector(enters, v8i))) {                                              \
                         i += 7;                                                                                        \
                         continue;                                                                                      \

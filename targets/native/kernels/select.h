@@ -1,5 +1,5 @@
-/* select.h: results whose size only data can show: NonZero, Compress, Unique. Each has a function that counts, which runs
- * first. All tensors are contiguous, row-major.
+/* select.h: results whose size only data can show: NonZero, Compress, Unique. Each has a function that counts, which
+ * runs first. All tensors are contiguous, row-major.
  */
 #ifndef MCP26_SELECT_H
 #define MCP26_SELECT_H

@@ -1,9 +1,9 @@
 /* vmath.h: elementary functions on 8 lanes, the same bits on every ISA (only +, *, /, fma and integer operations).
  *
  * Largest errors, in units in the last place (tests/kernels measures them). float: exp, log 1; expm1, log1p, erf 1.5;
- * sigmoid, tanh 2.5; pow, trigonometric and hyperbolic functions 0.6; fmod 0. double: log 0.6; exp 1; log1p, expm1, pow,
- * sin, cos, atan 2; erf 12; the others 4. Infinities, zeros, denormals and NaN behave as in C's libm. sin, cos and tan hold for
- * |x| < 2^40; beyond, sin and cos give some value in [-1, 1].
+ * sigmoid, tanh 2.5; pow, trigonometric and hyperbolic functions 0.6; fmod 0. double: log 0.6; exp 1; log1p, expm1,
+ * pow, sin, cos, atan 2; erf 12; the others 4. Infinities, zeros, denormals and NaN behave as in C's libm. sin, cos and
+ * tan hold for |x| < 2^40; beyond, sin and cos give some value in [-1, 1].
  */
 #ifndef MCP26_VMATH_H
 #define MCP26_VMATH_H
@@ -344,8 +344,8 @@ MCP26_INLINE v8d v8d_atanh(v8d x) {
     return v8d_copysign(v8d_log1p(2.0 * a / (1.0 - a)) * 0.5, x);
 }
 
-/* x - y trunc(x / y), exactly: quotients of 26 bits, whose products with y leave no rounding error, until less than y is
- * left. */
+/* x - y trunc(x / y), exactly: quotients of 26 bits, whose products with y leave no rounding error, until less than y
+ * is left. */
 MCP26_INLINE v8d v8d_fmod(v8d x, v8d y) {
     v8d b = v8d_abs(y), r = v8d_abs(x);
     v8l is_ordinary = (r < (double)MCP26_INFINITY) & (b > 0.0) & (b < (double)MCP26_INFINITY);
@@ -391,8 +391,10 @@ MCP26_INLINE v8l v8l_pow_v8d(v8l x, v8d y) {
 
 /* ---- float, by way of double */
 
-#define VMATH_BY_DOUBLE(NAME) \
-    MCP26_INLINE v8f v8f_##NAME(v8f x) { return __builtin_convertvector(v8d_##NAME(__builtin_convertvector(x, v8d)), v8f); }
+#define VMATH_BY_DOUBLE(NAME)                                                                                   \
+    MCP26_INLINE v8f v8f_##NAME(v8f x) {                                                                        \
+        return __builtin_convertvector(v8d_##NAME(__builtin_convertvector(x, v8d)), v8f);                       \
+    }
 #define VMATH_BY_DOUBLE_2(NAME)                                                                                 \
     MCP26_INLINE v8f v8f_##NAME(v8f x, v8f y) {                                                                 \
         v8d r = v8d_##NAME(__builtin_convertvector(x, v8d), __builtin_convertvector(y, v8d));                   \

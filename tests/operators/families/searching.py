@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..case import ONNX, ORT, Family
+from ..case import ONNX, Family
 from ..graphs import Array
 from ..graphs import Weight as W
 
