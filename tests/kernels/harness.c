@@ -13,10 +13,12 @@
 #include "elementwise.h"
 #include "gemm.h"
 #include "gemm_i8.h"
+#include "gemm_q8.h"
 #include "matmul.h"
 #include "move.h"
 #include "normalize.h"
 #include "pool.h"
+#include "quantize.h"
 #include "recurrent.h"
 #include "reduce.h"
 #include "resize.h"
@@ -103,6 +105,25 @@ MCP26_INLINE void run_gemm(const int64_t *n, void **p) {
 MCP26_INLINE void run_gemm_i8(const int64_t *n, void **p) {
     RUN_UNITS(gemm_i8_units(n[0], n[1]), n[5],
               gemm_i8(n[0], n[1], n[2], ((byte_rows){p[0], n[3], (int32_t)n[4]}), p[1], p[2], p[3], p[4], begin, end))
+}
+
+/* n: rows, columns, depth, block, kind (int8, uint8 with zero points, int4), chunk. p: a, stored, scale, zero, scratch. */
+MCP26_INLINE void run_gemm_weights(const int64_t *n, void **p) {
+    weight_panels w = {p[1], p[2], n[4] == 1 ? p[3] : NULL, n[3], 1, 0};
+    weight_load loads[] = {weight_load_i8, weight_load_u8, weight_load_i4};
+#define WEIGHTS(KIND)                                                                                              \
+    if (n[4] == KIND)                                                                                              \
+        RUN_UNITS(gemm_f32_units(n[0], n[1], n[2]), n[5],                                                          \
+                  gemm_weights(n[0], n[1], n[2], p[0], n[2], w, loads[KIND], p[5], n[1], epilogue_none, NULL, p[4], \
+                               begin, end))
+    WEIGHTS(0) WEIGHTS(1) WEIGHTS(2)
+}
+
+/* n: batch, rows, columns, depth, whether the left factor is the signed one, chunk; a zero point a row and a column. */
+MCP26_INLINE void run_matmul_i8(const int64_t *n, void **p) {
+    byte_factor a = {p[0], n[4], p[2], 1}, b = {p[1], !n[4], p[3], 1};
+    RUN_UNITS(matmul_i8_units(n[0], n[1]), n[5],
+              matmul_i8(n[1], n[2], n[3], a, n[1] * n[3], b, n[2] * n[3], p[4], begin, end))
 }
 
 MCP26_INLINE void run_matmul(const int64_t *n, void **p) {
@@ -382,7 +403,8 @@ MCP26_INLINE void run_normalize(const int64_t *n, void **p) {
     X(0, gemm) X(1, matmul) X(2, conv) X(3, conv_few) X(4, depthwise) X(5, pool) X(6, pool_global) X(7, function) \
     X(8, integer) X(9, map_nd) X(10, reduce) X(11, softmax) X(12, lstm) X(13, copy) X(14, pad) X(15, gather) \
     X(16, window) X(17, resize) X(18, double) X(19, gemm_i8) \
-    X(20, attention) X(21, matmul_strided) X(22, normalize)
+    X(20, attention) X(21, matmul_strided) X(22, normalize) \
+    X(23, gemm_weights) X(24, matmul_i8)
 
 #define DEFINE_KERNEL(I, NAME) \
     static __attribute__((noinline)) void kernel_##NAME(const int64_t *n, void **p) { run_##NAME(n, p); }

@@ -11,7 +11,7 @@ import pytest
 
 from mcpc import plugins
 
-from . import attention, functions, loops, moves, products, volumes, windows
+from . import attention, functions, loops, moves, products, stored, volumes, windows
 from .case import Array, Case
 from .functions import DOUBLES, FUNCTIONS, units_in_the_last_place
 from .program import build, run
@@ -21,6 +21,8 @@ FAMILIES: tuple[Callable[[np.random.Generator], Iterator[Case]], ...] = (
     products.matmuls,
     products.bytes_products,
     products.lstms,
+    stored.products,
+    stored.byte_products,
     attention.attentions,
     attention.strided_products,
     attention.normalizations,
