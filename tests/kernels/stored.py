@@ -35,8 +35,8 @@ SHAPES = [
 
 def products(rng: np.random.Generator) -> Iterator[Case]:
     for index, (m, n, k, block) in enumerate(SHAPES):
-        for kind, (name, bits, low, high) in enumerate((("i8", 8, -128, 127), ("u8", 8, 0, 255), ("i4", 4, -8, 7))):
-            stored = rng.integers(low, high, (k, n), endpoint=True).astype(np.uint8 if name == "u8" else np.int8)
+        for kind, (stem, bits, low, high) in enumerate((("i8", 8, -128, 127), ("u8", 8, 0, 255), ("i4", 4, -8, 7))):
+            stored = rng.integers(low, high, (k, n), endpoint=True).astype(np.uint8 if stem == "u8" else np.int8)
             blocks = math.ceil(k / block)
             scale, zero = normal(rng, blocks, n), rng.integers(0, 9, (blocks, n)).astype(np.float32)
             weights = stored.astype(float) - (np.repeat(zero, block, 0)[:k] if kind == 1 else 0)
@@ -45,7 +45,9 @@ def products(rng: np.random.Generator) -> Iterator[Case]:
             buffers: list[Array | Packed] = [a, PackedNumbers(stored, bits), Packed([scale]), Packed([zero])]
             buffers += [untouched(k * 32), untouched(m, n)]
             numbers = [m, n, k, block, kind, 1 if index % 2 else ALL]
-            yield Case(f"gemm_weights {name} {m}x{k}x{n}", "gemm_weights", numbers, buffers, {5: want}, 1e-5, index in (1, 6))
+            yield Case(
+                f"gemm_weights {name} {m}x{k}x{n}", "gemm_weights", numbers, buffers, {5: want}, 1e-5, index in (1, 6)
+            )
 
 
 def byte_products(rng: np.random.Generator) -> Iterator[Case]:
