@@ -11,7 +11,6 @@ from ..kernel import KernelBuilder
 from .linear import expect_float32
 from .registry import emits
 
-
 LRN_DEFAULTS = {"alpha": 1e-4, "beta": 0.75, "bias": 1.0}
 
 
