@@ -46,7 +46,7 @@ def products(rng: np.random.Generator) -> Iterator[Case]:
             buffers += [untouched(k * 32), untouched(m, n)]
             numbers = [m, n, k, block, kind, 1 if index % 2 else ALL]
             yield Case(
-                f"gemm_weights {name} {m}x{k}x{n}", "gemm_weights", numbers, buffers, {5: want}, 1e-5, index in (1, 6)
+                f"gemm_weights {stem} {m}x{k}x{n}", "gemm_weights", numbers, buffers, {5: want}, 1e-5, index in (1, 6)
             )
 
 
