@@ -250,7 +250,7 @@ def real_files(tmp_path: Path) -> dict[str, bytes]:
     files = {
         "markdown": root / "README.md",
         "python": root / "models" / "zoo.py",
-        "c": next((root / "runtime" / "src").glob("*.c")),
+        "c": root / "runtime" / "tools" / "mcp26-run.c",
         "toml": root / "pyproject.toml",
         "makefile": root / "Makefile",
         "yaml": root / "docs" / "ci-example.yml",
@@ -260,7 +260,8 @@ def real_files(tmp_path: Path) -> dict[str, bytes]:
     }
     contents = {label: path.read_bytes() for label, path in files.items()}
     contents |= {"zip": archive.getvalue(), "png": picture.getvalue(), "gzip": gzip.compress(contents["c"], mtime=0)}
-    contents["json"] = json.dumps({"models": sorted(CASES), "python": sys.version, "numbers": list(range(40))}).encode()
+    document = {"name": "sensor", "rates": [8000, 16000], "channels": {"left": True, "right": None}, "gain": 0.5}
+    contents["json"] = json.dumps({"version": 2, "devices": [document, document]}, indent=2).encode()
     if sys.platform == "linux":
         contents["elf"] = Path(sys.executable).read_bytes()
     return contents
