@@ -231,6 +231,8 @@ def shrink(x: Expr, bias: float = 0.0, lambd: float = 0.5, *, dtype: DType) -> E
 
 
 def cast_like(x: Expr, like: Expr, saturate: int = 1, round_mode: str = "up") -> Expr:
+    if not saturate:  # which is for float8
+        raise TypeError("saturate 0 is not supported")
     return x  # the emitter converts to the output's type; the operand only names it
 
 
