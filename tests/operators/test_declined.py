@@ -74,7 +74,6 @@ CASES = [
     op("Attention, heads of many components", "E102", "Attention", *[(1, 1, 1, 2049)] * 3),
     op("RotaryEmbedding, float64", "E102", "RotaryEmbedding", *[np.ones((1, 2, 3, 4)), *[np.ones((1, 3, 2))] * 2]),
     op("LayerNormalization, scale by batch", "E102", "LayerNormalization", (2, 3, 5), (2, 1, 1)),
-    op("Pad with a computed value", "E102", "Pad", ROW, W(np.array([1, 1])), np.array(2, np.float32)),
     op("Transpose of rank 9", "E102", "Transpose", (2,) * 9, perm=[8, 7, 6, 5, 4, 3, 2, 1, 0]),
     op(
         "DequantizeLinear, computed scales of blocks that do not divide the axis",
