@@ -79,3 +79,13 @@ def test_the_first_layer_that_differs_is_named(files: tuple[Path, Path], monkeyp
 def test_a_sound_artifact_passes_on_the_command_line(files: tuple[Path, Path]) -> None:
     result = CliRunner().invoke(cli, ["verify", *map(str, files), "--per-layer"])
     assert result.exit_code == 0 and "against" in result.output and "DIFFERS" not in result.output
+
+
+def test_an_artifact_of_another_model_is_called_so(files: tuple[Path, Path], tmp_path: Path) -> None:
+    """Its layers, which are compiled from the model that is given, cannot show the difference."""
+    (tmp_path / "other.onnx").write_bytes(build(scale=2))
+    result = CliRunner().invoke(cli, ["verify", str(files[0]), str(tmp_path / "other.onnx"), "--per-layer", "--json"])
+    document = json.loads(result.stdout)
+    assert result.exit_code == 1 and all(each["matches"] for each in document["layers"])
+    [error] = document["errors"]
+    assert error["hint"] == "the artifact is compiled from another file than this model"

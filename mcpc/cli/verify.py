@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -19,6 +21,9 @@ from mcpc.cli.options import (
     threads_option,
 )
 from mcpc.cli.verdict import print_verdict
+
+if TYPE_CHECKING:
+    from mcpc.per_layer import LayerComparison
 
 
 @click.command()
@@ -55,7 +60,7 @@ def verify(
 ) -> None:
     """Compare an artifact's outputs with what ONNX Runtime, optimisations off, computes from the model.
 
-    Exits with 1 where they differ, and names the worst tensor.
+    Exits with 1 where they differ, and names the worst tensor. MODEL.onnx is the file that was compiled.
 
     With --per-layer the tensors between the layers are compared too. Since an artifact keeps none of them, the model is
     compiled again in the same way, with each of them as an output: the same kernels and fusions, but no shared memory.
@@ -73,5 +78,18 @@ def verify(
     options: dict[str, Any] = {"inputs": feeds, "seed": seed, "dims": sizes, "rtol": rtol, "atol": atol}
     comparisons = compare_all(artifact, model, threads=threads, **options)
     layers = verify_layers(artifact, model, threads=threads, **options) if per_layer else []
-    hint = "--per-layer finds the layer, compile with --verify-passes the pass that changes it"
-    sys.exit(print_verdict(comparisons, as_json, hint=hint, layers=layers))
+    sys.exit(print_verdict(comparisons, as_json, hint=_hint(artifact, model, layers), layers=layers))
+
+
+def _hint(artifact: Path, model: Path, layers: Sequence[LayerComparison]) -> str:
+    """Where to look for the reason that outputs differ."""
+    from mcpc.inspection import inspect
+
+    compiled = inspect(artifact)["provenance"].get("source.sha256")
+    if compiled is not None and compiled != hashlib.sha256(model.read_bytes()).hexdigest():
+        return "the artifact is compiled from another file than this model"
+    if not layers:
+        return "--per-layer finds the layer, compile with --verify-passes the pass that changes it"
+    if all(each.matches for each in layers):
+        return "compiled anew, with memory of its own for each tensor, every layer agrees: is the artifact an old one?"
+    return "compile with --verify-passes to find the pass that changes it"
