@@ -71,6 +71,7 @@ def schedule(graph: Graph, nr: int) -> Schedule:
         if own & symbols:
             with problems.collect():
                 add(emit.emit_sizes(node, own & symbols, nr, result.context))
+    problems.errors.reverse()
     problems.raise_if_any()
     result.steps.reverse()
     return result
