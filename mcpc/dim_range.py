@@ -54,8 +54,9 @@ def _mul(items: Sequence[Range]) -> Range:
 
 def _product(a: Range, b: Range) -> Range:
     (a_low, a_high), (b_low, b_high) = a, b
-    if a == (0, 0) or b == (0, 0):
-        return Fraction(0), Fraction(0)
+    zero = Fraction(0)
+    if (zero, zero) in (a, b):
+        return zero, zero
     if a_low is not None and a_low >= 0 and b_low is not None and b_low >= 0:
         return a_low * b_low, None if a_high is None or b_high is None else a_high * b_high
     if a_low is None or a_high is None or b_low is None or b_high is None:

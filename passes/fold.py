@@ -18,6 +18,7 @@ from .purity import is_pure
 
 Array = np.ndarray[Any, Any]
 
+
 @dataclass(frozen=True)
 class Fold(Pass):
     """Replaces constant subgraphs by their results.

@@ -170,6 +170,18 @@ def test_sizes_that_do_not_divide_are_an_error(
         assert caught.value.code == "E603"
 
 
+@pytest.mark.parametrize(
+    ("repeats", "said"),
+    [([-1, 2], r"size -2 is negative.*'x' \[2, 3\]"), ([2**50, 1], r"size \d+ is beyond its bound")],
+)
+def test_a_size_that_the_data_make_impossible_is_told(repeats: list[int], said: str, tmp_path: Path) -> None:
+    model = text_model("tile (float[N, M] x, int64[2] r) => (float[a, b] y) { y = Tile(x, r) }")
+    path = mcpc.compile(model, "host", tmp_path / "tile.mcp26bin", golden=0)
+    with mcpc.load(path) as session, pytest.raises(RuntimeFault, match=said) as caught:
+        session.run(None, {"x": np.ones((2, 3), np.float32), "r": np.array(repeats, np.int64)})
+    assert caught.value.code == "E603"
+
+
 def test_an_image_smaller_than_the_window_is_an_error(tmp_path: Path) -> None:
     model = text_model(
         "small (float[1, 1, H, 8] x) => (float[1, 2, h, w] y) { y = Conv(x, w) }", w=np.ones((2, 1, 5, 5), np.float32)
@@ -225,7 +237,8 @@ def test_sizes_are_data_where_an_operator_reads_them(tmp_path: Path) -> None:
             check(session, model, {"x": np.ones(shape, np.float32)})
 
 
-DATA = {
+#: Inputs and body of a model whose sizes are data, and cases: the shape of x, then the integer inputs.
+DATA: dict[str, tuple[str, str, list[tuple[Any, ...]]]] = {
     "Reshape": ("float[N, 6] x, int64[3] s", "y = Reshape(x, s)", [((2, 6), [0, -1, 3]), ((4, 6), [2, 6, 2])]),
     "Expand": ("float[N, 1] x, int64[3] s", "y = Expand(x, s)", [((3, 1), [2, 1, 4]), ((1, 1), [1, 5, 1])]),
     "Tile": ("float[N, 2] x, int64[2] s", "y = Tile(x, s)", [((3, 2), [2, 3]), ((2, 2), [0, 1])]),

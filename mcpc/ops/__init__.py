@@ -8,10 +8,10 @@
 from mcpc.ir import Node
 from mcpc.ops import (  # noqa: F401
     attention,
-    contrib,
-    contrib_quantized,
     channels,
     composed,
+    contrib,
+    contrib_quantized,
     deform,
     detect,
     einsum,

@@ -90,7 +90,7 @@ op(
 op("channels last", "Resize", (1, 4, 5, 8), None, floats(1, 2, 2, 1), mode="linear")
 op("empty batch", "Resize", (0, 3, 2, 2), None, floats(1, 1, 2, 2))
 for policy in ("not_larger", "not_smaller"):
-    attrs = {"keep_aspect_ratio_policy": policy, "axes": [2, 3]}
+    attrs: dict[str, Any] = {"keep_aspect_ratio_policy": policy, "axes": [2, 3]}
     op(f"{policy}, nearest", "Resize", (1, 2, 4, 8), None, None, ints(7, 9), **attrs)
     op(f"{policy}, linear", "Resize", (1, 2, 4, 8), None, None, ints(3, 16), mode="linear", **attrs)
 
