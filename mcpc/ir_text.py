@@ -15,8 +15,8 @@
 
 ``dim`` bounds a symbol, ``assume`` states sizes that a node needs to be equal. ``_`` is an operand that is left out,
 ``float32[*]`` a tensor of unknown rank, ``@0231`` a layout, ``0.1f`` the float32 nearest to 0.1 where an attribute's
-64-bit number would print long. Constants print inline while they are small, as ``splat(0.5)`` where all elements are the
-same, else as a digest of their bytes. The same graph gives the same text.
+64-bit number would print long. Constants print inline while they are small, as ``splat(0.5)`` where all elements are
+the same, else as a digest of their bytes. The same graph gives the same text.
 """
 
 from __future__ import annotations

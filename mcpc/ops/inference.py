@@ -19,9 +19,9 @@ def infer_graph(
 ) -> InferContext:
     """Set the type of every node output from the types of graph inputs and constants.
 
-    Layout, quantisation and sparsity of the outputs stay; bounds and assumptions are added to the graph's. Every fault goes to ``problems``, or is raised together at
-    the end where that is None; what depends on a faulty node, or on the ``unknown`` values, is left alone. Returns what
-    is known of the contents of integer tensors.
+    Layout, quantisation and sparsity of the outputs stay; bounds and assumptions are added to the graph's. Every fault
+    goes to ``problems``, or is raised together at the end where that is None; what depends on a faulty node, or on the
+    ``unknown`` values, is left alone. Returns what is known of the contents of integer tensors.
     """
     own = Problems() if problems is None else problems
     context = InferContext() if context is None else context

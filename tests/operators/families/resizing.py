@@ -45,7 +45,7 @@ for mode, channels in itertools.product(("nearest", "linear", "cubic"), (1, 3, 2
     )
     op(f"{mode}, scales, {channels} channels", "Resize", (2, channels, 4, 5), None, floats(1, 1, 2, 0.6), mode=mode)
 for mode, kind in itertools.product(("nearest", "linear", "cubic"), COORDINATES):
-    attrs = {"mode": mode, "coordinate_transformation_mode": kind}
+    attrs: dict[str, Any] = {"mode": mode, "coordinate_transformation_mode": kind}
     op(f"{mode}, {kind}, sizes", "Resize", X, None, None, ints(1, 9, 8, 4), **attrs)
     case = UNEVEN if kind == "align_corners" else None
     op(f"{mode}, {kind}, scales", "Resize", X, None, floats(1, 1, 0.7, 1.7), **attrs, case=case)
@@ -90,7 +90,7 @@ op(
 op("channels last", "Resize", (1, 4, 5, 8), None, floats(1, 2, 2, 1), mode="linear")
 op("empty batch", "Resize", (0, 3, 2, 2), None, floats(1, 1, 2, 2))
 for policy in ("not_larger", "not_smaller"):
-    attrs: dict[str, Any] = {"keep_aspect_ratio_policy": policy, "axes": [2, 3]}
+    attrs = {"keep_aspect_ratio_policy": policy, "axes": [2, 3]}
     op(f"{policy}, nearest", "Resize", (1, 2, 4, 8), None, None, ints(7, 9), **attrs)
     op(f"{policy}, linear", "Resize", (1, 2, 4, 8), None, None, ints(3, 16), mode="linear", **attrs)
 
