@@ -93,7 +93,10 @@ static mcp26_status data_failed(mcp26_session *session, uint32_t step, const cha
         break;
     case MCP26_DATA_DIVIDE: mcp26_append(&session->error, "integer division by zero"); break;
     case MCP26_DATA_BOUND:
-        mcp26_append(&session->error, "size %" PRId64 " exceeds its bound %" PRId64, fault->index, fault->bound);
+        mcp26_append(&session->error, "size %" PRId64, fault->index);
+        if (fault->index < 0) mcp26_append(&session->error, " is negative, or no number of 64 bits");
+        else mcp26_append(&session->error, " is beyond its bound %" PRId64, fault->bound);
+        append_input_shapes(session);
         break;
     default: mcp26_append(&session->error, "the data led out of bounds"); break;
     }
