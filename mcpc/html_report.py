@@ -20,9 +20,8 @@ def render(document: Document) -> str:
         _tiles(document),
         "<h2>Inputs and outputs</h2>",
         _table(("", "name", "type", "shape"), _tensors(document)),
+        _sizes(document["symbols"]),
         "<h2>Memory plan</h2>",
-        "<p>Each box is a buffer: how long it lives (steps, left to right) and where it lies in the arena (bytes, "
-        "bottom up). The dashed line is the largest sum of live buffers, which no plan can go below.</p>",
         _memory_plan(document),
         "<h2>Steps</h2><p>In the order they run. Bars: predicted time and least memory traffic.</p>",
         _steps(document["steps"]),
@@ -97,9 +96,14 @@ def _bar(part: float, text: str) -> str:
     return f'<div class="bar"><i style="width:{part * 100:.1f}%"></i><span>{escape(text)}</span></div>'
 
 
+def _sizes(symbols: Sequence[Document]) -> str:
+    rows = [(each["name"], each["min"], "without bound" if each["max"] is None else each["max"]) for each in symbols]
+    return "<h2>Symbolic sizes</h2>" + _table(("name", "least", "largest"), rows) if rows else ""
+
+
 def _memory_plan(document: Document) -> str:
     buffers, steps, arena = document["buffers"], max(len(document["steps"]), 1), document["arena_bytes"]
-    if document["unbounded"]:
+    if document["unbounded"] and not buffers:
         return "<p>There is no fixed plan: the arena grows with sizes that have no bound.</p>"
     if not buffers or not arena:
         return "<p>No buffer: every tensor is an input, an output or a weight.</p>"
@@ -132,6 +136,8 @@ def _memory_plan(document: Document) -> str:
     shapes.append(f'<line class="live" x1="{left}" x2="{right}" y1="{live:.1f}" y2="{live:.1f}"/>')
     caption = f"arena {size(arena)}, largest live set {size(document['live_set_bytes'])}, {len(buffers)} buffers"
     return (
+        "<p>Each box is a buffer: how long it lives (steps, left to right) and where it lies in the arena (bytes, "
+        "bottom up). The dashed line is the largest sum of live buffers, which no plan can go below.</p>"
         f'<svg viewBox="0 0 {width} {height + bottom}" role="img" aria-label="{caption}">{"".join(shapes)}</svg>'
         f"<p>{caption}</p>"
     )

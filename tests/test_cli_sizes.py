@@ -54,6 +54,9 @@ def test_bounds_are_the_artifacts(model: Path, tmp_path: Path, capsys: pytest.Ca
     assert not document["unbounded"]
     _, text = call(capsys, "inspect", path)
     assert "N from 2 to 4" in text and "p2o.DynamicDimension.1 from 0 to 9" in text
+    assert call(capsys, "inspect", path, "--html", tmp_path / "m.html")[0] == 0
+    page = (tmp_path / "m.html").read_text(encoding="utf-8")
+    assert "<td>N</td><td>2</td><td>4</td>" in page and "<td>p2o.DynamicDimension.1</td><td>0</td><td>9</td>" in page
     status, text = call(capsys, "run", path, "--random-inputs", 0, "--dim", "N=3", "--json")
     assert status == 0 and json.loads(text)["outputs"][0]["shape"][0] == 3
     status, text = call(capsys, "bench", path, "--dim", "N=4", "--iterations", 1, "--warmup", 0, "--json")
