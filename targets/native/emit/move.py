@@ -14,6 +14,7 @@ from mcpc.ops.shape import permutation
 
 from ..iteration import broadcast_strides
 from ..kernel import KernelBuilder, Step, unsupported
+from ..layout import same_memory
 from ..region import Region
 from .registry import emits
 from .sizes import element, pad_texts
@@ -21,6 +22,8 @@ from .sizes import element, pad_texts
 #: Elements that make a unit of work where a copy is one run.
 RUN = 4096
 MAX_RANK = 8
+#: Parts of a Concat from which on they are read through a table.
+MANY = 16
 
 
 def copy(
@@ -169,12 +172,31 @@ def concat(b: KernelBuilder) -> None:
     axis = int(b.anchor.attrs["axis"]) % len(out.dims)
     type, bits = word(out.dtype)
     b.label = "concat"
+    parts = [b.outer(value).type for value in b.anchor.inputs]
+    if len(parts) > MANY and all(same_memory(part, part.with_layout(out.layout)) for part in parts):
+        concat_many(b, axis)
+        return
     position: Dim = 0
     for value in b.anchor.inputs:
         part = b.outer(value)
         pointer = at(b.output(type=type), b.size(dim(position * out.strides[axis])))
         copy(b, part.type.dims, pointer, out.strides, b.input(part, type), part.type.strides, bits, whole=True)
         position = dim(position + part.type.dims[axis])
+
+
+def concat_many(b: KernelBuilder, axis: int) -> None:
+    """A loop over a table: a copy for each of many parts would be much code."""
+    out = b.node.output.type
+    type, bits = word(out.dtype)
+    where = out.order.index(axis)
+    inner = product(out.dims[other] for other in out.order[where + 1 :])
+    pointers = [b.input(value, type) for value in b.anchor.inputs]
+    widths = [b.size(dim(b.outer(value).type.dims[axis] * inner)) for value in b.anchor.inputs]
+    b.headers.append("move.h")
+    b.line(f"const int64_t widths[] = {{{', '.join(widths)}}};")
+    b.line(f"const {type} *const parts[] = {{{', '.join(pointers)}}};")
+    b.line(f"concat_{bits}({len(widths)}, parts, widths, {b.output(type=type)}, begin, end);")
+    b.units = b.size(product(out.dims[other] for other in out.order[:where]))
 
 
 @emits("DepthToSpace")

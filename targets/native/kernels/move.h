@@ -113,6 +113,17 @@ MCP26_INLINE void move_transpose_block(const uint32_t *src, int64_t src_step, ui
             }                                                                                                          \
         }                                                                                                              \
     }                                                                                                                  \
+    /* Each row of dst is a row of every part, side by side; part i is contiguous, widths[i] elements a row. */        \
+    MCP26_INLINE void concat_##BITS(int64_t count, const T *const *parts, const int64_t *widths, T *dst,               \
+                                    int64_t begin, int64_t end) {                                                      \
+        int64_t width = 0;                                                                                             \
+        for (int64_t i = 0; i < count; i++) width += widths[i];                                                        \
+        for (int64_t row = begin; row < end; row++) {                                                                  \
+            T *to = dst + row * width;                                                                                 \
+            for (int64_t i = 0; i < count; to += widths[i], i++)                                                       \
+                move_run_##BITS(to, parts[i] + row * widths[i], widths[i]);                                            \
+        }                                                                                                              \
+    }                                                                                                                  \
     /* Contiguous src[sizes] into contiguous dst[out_sizes]: element i of dst's dimension d is element i - before[d]   \
      * of src's, or padding (negative `before` cuts off). */                                                           \
     MCP26_INLINE void pad_nd_##BITS(pad_mode mode, int64_t rank, const int64_t *sizes, const int64_t *before,          \

@@ -44,6 +44,9 @@ for dtype in (np.bool_, np.uint8, np.int32, np.int64, np.float64, np.int16):
 # ---- Concat and Split
 for axis in (0, 1, 2, -1):
     op(f"Concat over axis {axis}", "Concat", *[count(2, 3, 4) + 100 * i for i in range(3)], axis=axis)
+for axis in (0, 1, 2):
+    many = [count(*(3 if other != axis else 1 + i % 4 for other in range(3))) - i for i in range(40)]
+    op(f"Concat of many over axis {axis}", "Concat", *many[:-1], many[0], W(many[-1]), axis=axis)
 op("Concat of parts of different size", "Concat", count(2, 1, 3), count(2, 5, 3), W(count(2, 2, 3)), axis=1)
 op("Concat of long parts", "Concat", count(3, 5000), count(3, 4097), axis=1)
 op("Concat of one", "Concat", count(2, 3), axis=0)
