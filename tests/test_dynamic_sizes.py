@@ -334,14 +334,15 @@ def test_bounds_whose_product_leaves_64_bits(tmp_path: Path) -> None:
         check(session, model, {"x": np.ones((3, 5), np.float32)})
 
 
-def test_odd_names_of_sizes(tmp_path: Path) -> None:
+@pytest.mark.parametrize("names", [("?", "p2o.DynamicDimension.1"), ("a.b", "a_2e_b")])  # "." is _2e_ in C's names
+def test_odd_names_of_sizes(names: tuple[str, str], tmp_path: Path) -> None:
     def tensor(name: str, *sizes: str | int) -> onnx.ValueInfoProto:
         return helper.make_tensor_value_info(name, TensorProto.FLOAT, sizes)
 
     graph = helper.make_graph(
         [helper.make_node("Mul", ["a", "b"], ["y"])],
         "odd",
-        [tensor("a", "?", "p2o.DynamicDimension.1"), tensor("b", 1, "p2o.DynamicDimension.1")],
+        [tensor("a", *names), tensor("b", 1, names[1])],
         [tensor("y", "unrelated", "?")],
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8).SerializeToString()

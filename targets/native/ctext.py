@@ -93,8 +93,9 @@ class _SizePrinter(StrPrinter):
 
 
 def size_variable(name: str) -> str:
-    """The C variable for a symbolic size."""
-    return "size_" + re.sub(r"\W", lambda match: f"_{ord(match.group()):x}_", name)
+    """The C variable for a symbolic size: ``size_a_2e_b`` for ``a.b``, another one for each name."""
+    escaped = r"\W|_(?=[0-9a-f]+(_|\W))"  # what no identifier may hold, and what looks like an escape
+    return "size_" + re.sub(escaped, lambda match: f"_{ord(match.group()):x}_", name)
 
 
 def uses_variable(text: str, name: str) -> bool:
