@@ -23,6 +23,7 @@ from mcpc.onnx_tensors import type_code
 from mcpc.onnx_writer import to_model
 from mcpc.ops.contrib import Contrib
 from mcpc.ops.expr import evaluate
+from mcpc.ops.move import slice_length
 
 Array = np.ndarray[Any, Any]
 F32 = np.float32
@@ -595,3 +596,17 @@ def test_arbitrary_nodes_never_crash(data: st.DataObject) -> None:
         return
     for output in outputs:
         assert output.shape is None or all(not isinstance(size, int) or size >= 0 for size in output.shape), output
+
+
+@pytest.mark.parametrize("step", [1, 3])
+def test_lengths_of_slices_name_the_axis_once(step: int) -> None:
+    """For every way to count start and end they are Python's, and slices of slices do not double their text."""
+    positions = (-(2**62), -7, -3, -1, 0, 1, 3, 7, 2**62)
+    for start, end in ((start, end) for start in positions for end in positions):
+        length = slice_length(symbol("N"), start, end, step)
+        assert length is not None
+        text = str(length)
+        assert text.count("N") <= 1 or start < 0 <= end < 2**62, text
+        for size in range(12):
+            found = length if isinstance(length, int) else length.subs(symbol("N"), size)
+            assert found == len(range(size)[start:end:step]), (start, end, size, text)

@@ -78,6 +78,8 @@ def slice_length(size: Dim, start: Dim, end: Dim, step: int) -> Dim | None:
     """The number of elements that start:end:step picks from an axis; None where signs are not known."""
     if isinstance(size, int) and isinstance(start, int) and isinstance(end, int):
         return len(slice_range(size, start, end, step))
+    if step > 0 and isinstance(start, int) and isinstance(end, int) and not start < 0 <= end < _FAR:
+        return ceil_div(_span(size, start, end), step)
     last_index = dim(size - 1)
     if step > 0:
         first, last = _clamped(size, start, 0, size), _clamped(size, end, 0, size)
@@ -87,6 +89,22 @@ def slice_length(size: Dim, start: Dim, end: Dim, step: int) -> Dim | None:
         return None
     span = dim(last - first) if step > 0 else dim(first - last)
     return larger(0, ceil_div(span, abs(step)))
+
+
+def _span(size: Dim, start: int, end: int) -> Dim:
+    """The number of elements from ``start`` to ``end``; not for a start counted from the end beside an end that is not.
+    ``size`` occurs once, so that the lengths of slices of slices stay short."""
+    if -_FAR < start < 0:
+        if end >= _FAR:
+            return smaller(size, -start)
+        return smaller(larger(0, dim(size + end)), end - start) if start < end else 0
+    start = max(start, 0)
+    if start >= _FAR or end <= -_FAR or 0 <= end <= start:
+        return 0
+    if 0 <= end < _FAR:
+        size, end = smaller(size, end), 0
+    rest = dim(size - start + (end if end < 0 else 0))
+    return rest if rest == size else larger(0, rest)
 
 
 def slice_start(size: Dim, start: Dim, step: int) -> Dim | None:
