@@ -14,6 +14,7 @@ from onnx import TensorProto, helper, numpy_helper, parser
 
 import mcpc
 from mcpc.errors import RuntimeFault
+from mcpc.ops.context import larger
 from mcpc.reference import run_model
 
 Array = np.ndarray[Any, Any]
@@ -352,3 +353,17 @@ def test_odd_names_of_sizes(names: tuple[str, str], tmp_path: Path) -> None:
         for n, m in ((1, 1), (5, 9), (2, 16)):
             feeds = {"a": rng.standard_normal((n, m), np.float32), "b": rng.standard_normal((1, m), np.float32)}
             check(session, model, feeds)
+
+
+def test_slices_of_slices_compile_in_time(tmp_path: Path) -> None:
+    """Lengths that nest Min in Max are simplified once, not once a pass."""
+    body = "".join(f"c{i} = Concat<axis = 0>(d{i}, d{i}) d{i + 1} = Slice(c{i}, s, e) " for i in range(5))
+    model = text_model(
+        f"chain (float[N, 2] d0) => (float[M, 2] y) {{ {body} y = Neg(d5) }}", s=np.array([1]), e=np.array([7])
+    )
+    larger.cache_clear()
+    path = mcpc.compile(model, "host", tmp_path / "chain.mcp26bin", golden=0)
+    assert larger.cache_info().hits > 3 * larger.cache_info().misses
+    with mcpc.load(path) as session:
+        for size in (4, 1, 0):
+            check(session, model, {"d0": np.ones((size, 2), np.float32)})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -253,10 +254,13 @@ def ceil_div(a: Dim, b: int) -> Dim:
     return a if b == 1 else floor_div(dim(a + b - 1), b)
 
 
+# Types are inferred again after every pass, and sympy takes long over a Max in a Min in a Max.
+@functools.lru_cache(4096)
 def smaller(a: Dim, b: Dim) -> Dim:
     return min(a, b) if isinstance(a, int) and isinstance(b, int) else dim(sympy.Min(a, b))
 
 
+@functools.lru_cache(4096)
 def larger(a: Dim, b: Dim) -> Dim:
     return max(a, b) if isinstance(a, int) and isinstance(b, int) else dim(sympy.Max(a, b))
 
