@@ -261,8 +261,9 @@ class _Reading:
                 raise ModelError("E100", f"the graph cannot be imported: {error}") from None
         values: dict[str, Value] = {}
         named = {d.dim_param for info in inputs for d in info.type.tensor_type.shape.dim}
+        made = {name for node in model.graph.node for name in node.output}
         for info in inputs:
-            values[info.name] = self.graph.add_input(info.name, self.input_type(info, named))
+            values[info.name] = self.graph.add_input(info.name, self.input_type(info, named, made))
             if info.name in self.defaults:
                 with self.problems.collect():
                     self.set_default(values[info.name])
@@ -378,8 +379,11 @@ class _Reading:
                 raise ModelError("E102", message, op=proto.op_type, node=name)
         return result
 
-    def input_type(self, info: ValueInfoProto, named: set[str]) -> TensorType:
-        """The declared type; sizes without a name get one after the input and the axis. E109: another data type."""
+    def input_type(self, info: ValueInfoProto, named: set[str], made: set[str]) -> TensorType:
+        """The declared type; sizes without a name get one after the input and the axis. E109: another data type.
+
+        ``named`` are the names of sizes that are taken, ``made`` those of tensors that nodes make: the sizes of these
+        are called "tensor:axis" where only data show them, and no input's size may be."""
         dtype = None
         with self.problems.collect(), self.at_reader(info.name):
             kind = info.type.WhichOneof("value")
@@ -400,7 +404,8 @@ class _Reading:
                 continue
             if name in ("", "?"):  # '?' is how exporters spell that nothing is known
                 name = unnamed(info.name, axis, named)
-            shape.append(symbol(name))
+            tensor, _, number = name.rpartition(":")
+            shape.append(symbol(f"{name}_" if tensor in made and number.isdecimal() else name))
         return TensorType(dtype, tuple(shape))
 
     def check_outputs(self, declared: GraphProto) -> None:

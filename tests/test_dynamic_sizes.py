@@ -367,3 +367,21 @@ def test_slices_of_slices_compile_in_time(tmp_path: Path) -> None:
     with mcpc.load(path) as session:
         for size in (4, 1, 0):
             check(session, model, {"d0": np.ones((size, 2), np.float32)})
+
+
+def test_a_size_named_like_one_that_data_show(tmp_path: Path) -> None:
+    graph = helper.make_graph(
+        [helper.make_node("Compress", ["x", "c"], ["y"], axis=0)],
+        "names",
+        [
+            helper.make_tensor_value_info("x", TensorProto.FLOAT, ["y:0", 3]),
+            helper.make_tensor_value_info("c", TensorProto.BOOL, ["y:0"]),
+        ],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8).SerializeToString()
+    path = mcpc.compile(model, "host", tmp_path / "names.mcp26bin")
+    with mcpc.load(path) as session:
+        for count in (4, 0, 2):
+            x = np.arange(12, dtype=np.float32).reshape(4, 3)
+            check(session, model, {"x": x, "c": np.arange(4) < count})

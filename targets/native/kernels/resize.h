@@ -226,15 +226,16 @@ MCP26_INLINE void resize_spread(resize_method m, resize_axis a, int64_t inner, c
 MCP26_INLINE void resize_narrow(resize_method m, const resize_rows *lines, const resize_elements *e, int64_t count,
                                 float *y, float outside) {
     resize_rows rows = *lines;
+    int64_t first = 0; /* the element of a line that rows.line points at */
     float piece[RESIZE_PIECE];
     if (rows.count > 1 && e->high - e->low <= RESIZE_PIECE) {
         for (int64_t j = e->low; j < e->high; j += 8) {
             int64_t lanes = mcp26_min(8, e->high - j);
             v8f sum = 0.0f;
             for (int64_t k = 0; k < rows.count; k++) sum = v8f_fma(v8f_load(rows.line[k] + j, lanes), rows.weight[k], sum);
-            v8f_store(piece + j - e->low, sum, lanes);
+            v8f_store(piece + (j - e->low), sum, lanes);
         }
-        rows.line[0] = piece - e->low, rows.weight[0] = 1.0f, rows.count = 1;
+        rows.line[0] = piece, rows.weight[0] = 1.0f, rows.count = 1, first = e->low;
     }
     for (int64_t j = 0; j < count; j += 8) {
         int64_t lanes = mcp26_min(8, count - j);
@@ -242,7 +243,7 @@ MCP26_INLINE void resize_narrow(resize_method m, const resize_rows *lines, const
         for (int64_t k = 0; k < rows.count; k++) {
             MCP26_UNROLL for (int64_t i = 0; i < resize_tap_count(m); i++) {
                 v8f v = 0.0f;
-                MCP26_UNROLL for (int64_t l = 0; l < 8; l++) v[l] = rows.line[k][e->index[i][j + l]];
+                MCP26_UNROLL for (int64_t l = 0; l < 8; l++) v[l] = rows.line[k][e->index[i][j + l] - first];
                 sum = v8f_fma(v, v8f_load_all(e->weight[i] + j) * rows.weight[k], sum);
             }
         }
