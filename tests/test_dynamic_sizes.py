@@ -385,3 +385,15 @@ def test_a_size_named_like_one_that_data_show(tmp_path: Path) -> None:
         for count in (4, 0, 2):
             x = np.arange(12, dtype=np.float32).reshape(4, 3)
             check(session, model, {"x": x, "c": np.arange(4) < count})
+
+
+def test_the_device_tool_takes_sizes(tmp_path: Path, run_on_aarch64: Any) -> None:
+    path = mcpc.compile(image_model(), "aarch64", tmp_path / "image.mcp26bin", dims={"N": (1, 4)})
+    said = run_on_aarch64(path)
+    assert "size     N: at least 1, at most 4\n" in said.stdout and "growing" in said.stdout
+    assert run_on_aarch64(path, "--selftest").returncode == 0
+    assert run_on_aarch64(path, "--bench", "2", "--dim", "N=2", "--dim", "H=20", "--dim", "W=12").returncode == 0
+    beyond = run_on_aarch64(path, "--bench", "2", "--dim", "N=5")
+    assert beyond.returncode == 1 and "N must be at least 1 and at most 4, got 5" in beyond.stderr
+    unknown = run_on_aarch64(path, "--bench", "2", "--dim", "M=5")
+    assert unknown.returncode == 2 and "it has N, H, W" in unknown.stderr

@@ -8,13 +8,14 @@
 #include <string.h>
 #include <time.h>
 
-enum { EXIT_CHECK = 1, EXIT_USAGE = 2, EXIT_ARTIFACT = 5 };
+enum { EXIT_CHECK = 1, EXIT_USAGE = 2, EXIT_ARTIFACT = 5, MAX_SIZES = 32 };
 
 static const char USAGE[] =
     "usage: mcp26-run ARTIFACT [options]\n"
     "\n"
     "  --selftest          run the golden cases inside the artifact and compare\n"
     "  --bench N           time N runs (on the first golden case's inputs; on zeros where there is none)\n"
+    "  --dim NAME=VALUE    with --bench: a symbolic size (repeatable); the inputs are zeros then\n"
     "  --profile           with --bench: time each step as well, in runs of their own\n"
     "  --threads N         threads, this one included (default 1; 0: one a core)\n"
     "  --affinity KIND     all, big or little cores (default all)\n"
@@ -25,10 +26,18 @@ static const char USAGE[] =
     "Exit status: 0 done, 1 a check failed, 2 usage, 5 the artifact is at fault.\n"
     "Example: mcp26-run net.mcp26bin --selftest --bench 100 --threads 4 --affinity big\n";
 
+/* NAME=VALUE: the name is the text's first `length` bytes. */
+typedef struct {
+    const char *text;
+    size_t length;
+    int64_t value;
+} chosen_size;
+
 typedef struct {
     const char *path;
     int selftest, profile;
-    uint32_t runs;
+    uint32_t runs, size_count;
+    chosen_size sizes[MAX_SIZES];
     mcp26_session_options session;
     mcp26_model_options model;
 } arguments;
@@ -58,6 +67,15 @@ static uint32_t word(const char *option, const char *text, const char *const wor
     exit(EXIT_USAGE);
 }
 
+static chosen_size size_option(const char *option, const char *text) {
+    const char *equals = strrchr(text, '='); /* a name may hold one */
+    if (equals == NULL || equals == text) {
+        fprintf(stderr, "mcp26-run: %s wants NAME=VALUE, not '%s'\n", option, text);
+        exit(EXIT_USAGE);
+    }
+    return (chosen_size){text, (size_t)(equals - text), (int64_t)number(option, equals + 1)};
+}
+
 static arguments parse(int count, char **values) {
     static const char *const AFFINITIES[] = {"all", "big", "little"}, *const VERIFICATIONS[] = {"checksums", "lazy",
                                                                                                 "full"};
@@ -81,6 +99,8 @@ static arguments parse(int count, char **values) {
         } else {
             i++;
             if (strcmp(name, "--bench") == 0) parsed.runs = small_number(name, value);
+            else if (strcmp(name, "--dim") == 0 && parsed.size_count < MAX_SIZES)
+                parsed.sizes[parsed.size_count++] = size_option(name, value);
             else if (strcmp(name, "--threads") == 0) parsed.session.threads = small_number(name, value);
             else if (strcmp(name, "--affinity") == 0) parsed.session.affinity = word(name, value, AFFINITIES);
             else if (strcmp(name, "--memory-budget") == 0) parsed.session.memory_budget = number(name, value);
@@ -122,6 +142,12 @@ static void describe(const mcp26_model *model) {
     printf("bytes    file %" PRIu64 ", weights %" PRIu64 ", code %" PRIu64 ", arena %" PRIu64 "%s\n", info->file_bytes,
            info->weights_bytes, info->code_bytes, info->arena_bytes, info->unbounded ? " and growing" : "");
     printf("steps    %u, golden cases %u\n", info->step_count, info->golden_count);
+    for (uint32_t i = 0; i < info->symbol_count; i++) {
+        const mcp26_symbol_info *symbol = mcp26_model_symbol(model, i);
+        printf("size     %s: at least %" PRId64, symbol->name, symbol->min);
+        if (symbol->max >= 0) printf(", at most %" PRId64, symbol->max);
+        printf("\n");
+    }
     for (uint32_t i = 0; i < info->input_count; i++) print_tensor("input", mcp26_model_input(model, i));
     for (uint32_t i = 0; i < info->output_count; i++) print_tensor("output", mcp26_model_output(model, i));
 }
@@ -157,18 +183,48 @@ static int selftest(const mcp26_model *model, mcp26_session *session) {
     return differing;
 }
 
-/* Zeros for an input, symbolic sizes as small as allowed. */
-static mcp26_status bind_zeros(const mcp26_model *model, mcp26_session *session, uint32_t index) {
+static int is_called(const mcp26_symbol_info *symbol, const chosen_size *size) {
+    return strlen(symbol->name) == size->length && memcmp(symbol->name, size->text, size->length) == 0;
+}
+
+/* The value that is wanted of a symbolic size, else as small as allowed. */
+static int64_t size_of(const mcp26_symbol_info *symbol, const arguments *wanted) {
+    if (symbol == NULL) return 1;
+    for (uint32_t i = 0; i < wanted->size_count; i++) {
+        if (is_called(symbol, &wanted->sizes[i])) return wanted->sizes[i].value;
+    }
+    return symbol->min > 1 ? symbol->min : 1;
+}
+
+/* Or exit. */
+static void check_sizes(const mcp26_model *model, const arguments *wanted) {
+    uint32_t count = mcp26_model_get_info(model)->symbol_count;
+    for (uint32_t i = 0; i < wanted->size_count; i++) {
+        uint32_t s = 0;
+        while (s < count && !is_called(mcp26_model_symbol(model, s), &wanted->sizes[i])) s++;
+        if (s < count) continue;
+        fprintf(stderr, "mcp26-run: --dim %s: the model has no such size; it has", wanted->sizes[i].text);
+        for (s = 0; s < count; s++) fprintf(stderr, "%s %s", s == 0 ? "" : ",", mcp26_model_symbol(model, s)->name);
+        fprintf(stderr, "%s\n", count == 0 ? " none" : "");
+        exit(EXIT_USAGE);
+    }
+}
+
+/* Zeros for an input. */
+static mcp26_status bind_zeros(const mcp26_model *model, mcp26_session *session, uint32_t index,
+                               const arguments *wanted) {
     const mcp26_tensor_info *info = mcp26_model_input(model, index);
     int64_t *shape = calloc(info->rank + 1u, sizeof *shape);
     uint64_t bits = mcp26_dtype_bits(info->dtype);
+    int is_too_large = 0;
     for (uint32_t d = 0; shape != NULL && d < info->rank; d++) {
         const mcp26_symbol_info *symbol = mcp26_model_symbol(model, (uint32_t)info->dim_symbols[d]);
-        shape[d] = info->dims[d] >= 0 ? info->dims[d] : symbol != NULL && symbol->min > 1 ? symbol->min : 1;
+        shape[d] = info->dims[d] >= 0 ? info->dims[d] : size_of(symbol, wanted);
+        is_too_large |= shape[d] > 0 && bits > UINT64_MAX / 2 / (uint64_t)shape[d];
         bits *= (uint64_t)shape[d];
     }
     uint64_t bytes = (bits + 7) / 8;
-    void *zeros = calloc(bytes + 1, 1); /* stays bound until the process ends */
+    void *zeros = is_too_large ? NULL : calloc(bytes + 1, 1); /* stays bound until the process ends */
     mcp26_status status = MCP26_ERR_MEMORY;
     if (shape != NULL && zeros != NULL) {
         status = mcp26_session_bind_input(session, index, info->dtype, shape, info->rank, zeros, bytes);
@@ -208,12 +264,13 @@ static mcp26_status bench(const mcp26_model *model, mcp26_session *session, cons
     const mcp26_model_info *info = mcp26_model_get_info(model);
     mcp26_status status = MCP26_OK;
     double start = milliseconds(), first;
-    if (info->golden_count > 0) {
+    check_sizes(model, wanted);
+    if (info->golden_count > 0 && wanted->size_count == 0) {
         status = mcp26_session_run_golden(session, 0);
         first = milliseconds() - start;
     } else {
         for (uint32_t i = 0; i < info->input_count && status == MCP26_OK; i++) {
-            if (!mcp26_model_input(model, i)->has_default) status = bind_zeros(model, session, i);
+            if (!mcp26_model_input(model, i)->has_default) status = bind_zeros(model, session, i, wanted);
         }
         start = milliseconds();
         if (status == MCP26_OK) status = mcp26_session_run(session);
@@ -261,7 +318,8 @@ int main(int count, char **values) {
     if (!wanted.selftest && wanted.runs == 0) describe(model);
     if (wanted.selftest && selftest(model, session) != 0) status = EXIT_CHECK;
     if (wanted.runs > 0 && status == 0 && bench(model, session, &wanted, open_ms) != MCP26_OK) {
-        fprintf(stderr, "mcp26-run: %s\n", mcp26_session_message(session));
+        const char *message = mcp26_session_message(session);
+        fprintf(stderr, "mcp26-run: %s\n", message[0] != 0 ? message : "no memory for the inputs");
         status = EXIT_CHECK;
     }
     mcp26_session_close(session);
