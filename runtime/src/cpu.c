@@ -8,6 +8,7 @@
 #if defined(__x86_64__)
 
 #include <cpuid.h>
+#include <stdatomic.h>
 
 const char *mcp26_cpu_isa(void) { return "x86-64"; }
 
@@ -45,25 +46,35 @@ static uint32_t saved_states(void) {
     return low;
 }
 
-int32_t mcp26_cpu_has(const char *feature) {
-    uint32_t words[WORD_COUNT] = {0}, a, b, c, d, states = 0;
-    if (feature == NULL) return 0;
+/* What cpuid says; asked once, since each question costs a virtual machine microseconds. Threads that ask at the same
+ * time write the same numbers. */
+static _Atomic uint32_t found[WORD_COUNT], found_states;
+static atomic_int is_found;
+
+static void find_features(void) {
+    uint32_t a, b, c, d;
     if (__get_cpuid(1, &a, &b, &c, &d)) {
-        words[LEAF1_C] = c;
-        words[LEAF1_D] = d;
-        if (c >> 27 & 1) states = saved_states(); /* OSXSAVE: xgetbv may be used */
+        found[LEAF1_C] = c;
+        found[LEAF1_D] = d;
+        if (c >> 27 & 1) found_states = saved_states(); /* OSXSAVE: xgetbv may be used */
     }
     if (__get_cpuid_count(7, 0, &a, &b, &c, &d)) {
-        words[LEAF7_B] = b;
-        words[LEAF7_C] = c;
-        words[LEAF7_D] = d;
-        if (a >= 1 && __get_cpuid_count(7, 1, &a, &b, &c, &d)) words[LEAF71_A] = a;
+        found[LEAF7_B] = b;
+        found[LEAF7_C] = c;
+        found[LEAF7_D] = d;
+        if (a >= 1 && __get_cpuid_count(7, 1, &a, &b, &c, &d)) found[LEAF71_A] = a;
     }
-    if (__get_cpuid(0x80000001u, &a, &b, &c, &d)) words[EXTENDED_C] = c;
+    if (__get_cpuid(0x80000001u, &a, &b, &c, &d)) found[EXTENDED_C] = c;
+    atomic_store(&is_found, 1);
+}
+
+int32_t mcp26_cpu_has(const char *feature) {
+    if (feature == NULL) return 0;
+    if (!atomic_load(&is_found)) find_features();
     for (size_t i = 0; i < sizeof FEATURES / sizeof *FEATURES; i++) {
         if (strcmp(FEATURES[i].name, feature) == 0) {
-            return (words[FEATURES[i].word] >> FEATURES[i].bit & 1) &&
-                   (states & FEATURES[i].state) == FEATURES[i].state;
+            return (found[FEATURES[i].word] >> FEATURES[i].bit & 1) &&
+                   (found_states & FEATURES[i].state) == FEATURES[i].state;
         }
     }
     return 0;
