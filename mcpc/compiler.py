@@ -24,7 +24,7 @@ from mcpc.sample_inputs import sample_inputs
 from mcpc.sensitivity import tolerances
 from mcpc.size_options import Bound, Shape
 from mcpc.target import Target
-from mcpc.verification import RTOL, reference
+from mcpc.verification import RTOL, judge
 
 #: The packages whose versions an artifact states, since they may change its bytes.
 PACKAGES = ("mcpc", "onnx", "onnxruntime", "numpy", "ziglang")
@@ -135,15 +135,15 @@ def golden_cases(
 def golden_case(graph: Graph, reference_model: bytes, feeds: Mapping[str, np.ndarray[Any, Any]]) -> Golden:
     """``feeds`` and what ONNX Runtime (optimisations off) makes of them. UsageError E002 where they are not the model's
     inputs."""
-    names = [value.name for value in graph.outputs]
-    outputs = reference(reference_model, feeds, names)
-    atol = max([1e-6, *tolerances(lambda noisy: reference(reference_model, noisy, names), feeds, outputs)])
+    run = judge(reference_model, [value.name for value in graph.outputs])
+    outputs = run(feeds)
+    atol = max([1e-6, *tolerances(run, feeds, outputs)])
     return Golden([feeds[value.name] for value in graph.inputs], outputs, rtol=RTOL, atol=atol)
 
 
 def metadata(graph: Graph, target: Target, build: Build, ctx: PassContext) -> MetaT:
     """What META says of the artifact, but for the sections that the writer knows."""
-    symbols = [*graph.symbols(), *graph.data_symbols()]
+    symbols = graph.all_symbols()
     provenance = {
         **{f"version.{name}": version(name) for name in PACKAGES},
         "target": target.name,

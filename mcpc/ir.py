@@ -535,6 +535,10 @@ class Graph:
         known = set(self.symbols())
         return [name for name in names_of(size for value in made for size in value.shape or ()) if name not in known]
 
+    def all_symbols(self) -> list[str]:
+        """Names of all symbolic sizes, in the order in which an artifact numbers them."""
+        return [*self.symbols(), *self.data_symbols()]
+
     def is_output(self, value: Value) -> bool:
         return any(output is value for output in self.outputs)
 

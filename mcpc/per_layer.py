@@ -95,7 +95,7 @@ def verify_layers(
     :func:`mcpc.verification.verify`."""
     from mcpc.loader import load
     from mcpc.sample_inputs import artifact_inputs
-    from mcpc.verification import known_inputs, reference
+    from mcpc.verification import judge, known_inputs, reference
 
     expose = ExposeLayers()
     with tempfile.TemporaryDirectory() as folder:
@@ -106,23 +106,24 @@ def verify_layers(
             names = [output.name for output in session.get_outputs()]
             got = dict(zip(names, session.run(None, feeds), strict=True))
     layers = expose.found
-    in_graph = dict(zip(names, reference(expose.models[0], feeds, names), strict=True))
+    run = judge(expose.models[0], names)
+    in_graph = dict(zip(names, run(feeds), strict=True))
     shared, exposed = _with_all_outputs(Path(model), {layer.name for layer in layers})
     in_model = dict(zip(shared, reference(exposed, feeds, shared), strict=True))
     outputs = set(names) - {layer.output for layer in layers if layer.output != layer.name}
 
-    def judge(layer: Layer, atol: float | None) -> LayerComparison:
+    def compared(layer: Layer, atol: float | None) -> LayerComparison:
         want, against = in_graph[layer.output], "graph"
         original = in_model.get(layer.name)
         if original is not None and (layer.name in outputs or compare(layer.name, want, original, rtol, atol).matches):
             want, against = original, "model"
         return LayerComparison(layer, against, compare(layer.name, got[layer.output], want, rtol, atol))
 
-    result = [judge(layer, atol) for layer in layers]
+    result = [compared(layer, atol) for layer in layers]
     if atol is None and not all(each.matches for each in result):
-        moved = tolerances(lambda noisy: reference(expose.models[0], noisy, names), feeds, list(in_graph.values()))
+        moved = tolerances(run, feeds, list(in_graph.values()))
         allowed = dict(zip(names, moved, strict=True))
-        result = [judge(layer, allowed[layer.output]) for layer in layers]
+        result = [compared(layer, allowed[layer.output]) for layer in layers]
     return result
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ __all__ = [
     "RTOL",
     "Comparison",
     "compare",
+    "judge",
     "known_inputs",
     "reference",
     "selftest",
@@ -27,6 +28,9 @@ __all__ = [
 ]
 
 Array = np.ndarray[Any, Any]
+
+#: The outputs, in the order asked for, that a model has for these feeds.
+Judge = Callable[[Mapping[str, Array]], list[Array]]
 
 
 def verify(
@@ -54,10 +58,11 @@ def verify(
         names = [output.name for output in session.get_outputs()]
         feeds = {**artifact_inputs(artifact, session, seed, dims), **known_inputs(session, inputs or {})}
         got = session.run(None, feeds)
-    want = reference(model, feeds, names)
+    run = judge(model, names)
+    want = run(feeds)
     comparisons = [compare(*each, rtol, atol) for each in zip(names, got, want, strict=True)]
     if atol is None and not all(each.matches for each in comparisons):
-        allowed = tolerances(lambda noisy: reference(model, noisy, names), feeds, want)
+        allowed = tolerances(run, feeds, want)
         comparisons = [
             compare(name, ours, theirs, rtol, most)
             for name, ours, theirs, most in zip(names, got, want, allowed, strict=True)
@@ -100,10 +105,15 @@ def selftest(artifact: Path | str, *, threads: int | None = None) -> list[Compar
 
 
 def reference(model: Path | str | bytes, feeds: Mapping[str, Array], outputs: Sequence[str]) -> list[Array]:
-    """What ONNX Runtime computes from ``feeds``, or ONNX's own evaluator where that lacks an operator; ``model`` is a
-    path, or a file's bytes.
+    """What :func:`judge` says of ``feeds``."""
+    return judge(model, outputs)(feeds)
 
-    Raises ModelError E100 where it refuses the model, UsageError E002 where names or shapes are not the model's.
+
+def judge(model: Path | str | bytes, outputs: Sequence[str]) -> Judge:
+    """What gives ``outputs`` for feeds: ONNX Runtime, or ONNX's own evaluator where that lacks an operator. ``model``
+    is a path, or a file's bytes; it is read once.
+
+    Raises ModelError E100 where it is refused; the judge UsageError E002 where names or shapes are not the model's.
     """
     from mcpc.reference import open_session
 
@@ -111,24 +121,27 @@ def reference(model: Path | str | bytes, feeds: Mapping[str, Array], outputs: Se
         session = open_session(model if isinstance(model, bytes) else str(model))
     except Exception as error:  # its exceptions share no base class
         if type(error).__name__ == "NotImplemented":
-            return _by_definition(model, feeds, outputs)
+            return _by_definition(model, outputs)
         name = "the model" if isinstance(model, bytes) else model
         raise ModelError("E100", f"ONNX Runtime refuses {name}: {error}") from error
     inputs = [*session.get_inputs(), *session.get_overridable_initializers()]
     known = {"input": inputs, "output": session.get_outputs()}
-    for kind, wanted in (("input", feeds), ("output", outputs)):
-        if missing := sorted(set(wanted) - {each.name for each in known[kind]}):
-            message = f"the model has no {kind} {missing[0]!r}"
-            raise UsageError("E002", message, hint="is the artifact compiled from this model?")
-    try:
-        return [np.asarray(array) for array in session.run(list(outputs), dict(feeds))]
-    except Exception as error:
-        raise UsageError("E002", f"ONNX Runtime refuses the inputs: {error}") from error
+
+    def run(feeds: Mapping[str, Array]) -> list[Array]:
+        for kind, wanted in (("input", feeds), ("output", outputs)):
+            if missing := sorted(set(wanted) - {each.name for each in known[kind]}):
+                message = f"the model has no {kind} {missing[0]!r}"
+                raise UsageError("E002", message, hint="is the artifact compiled from this model?")
+        try:
+            return [np.asarray(array) for array in session.run(list(outputs), dict(feeds))]
+        except Exception as error:
+            raise UsageError("E002", f"ONNX Runtime refuses the inputs: {error}") from error
+
+    return run
 
 
-def _by_definition(model: Path | str | bytes, feeds: Mapping[str, Array], outputs: Sequence[str]) -> list[Array]:
-    """What ONNX's own evaluator computes, for operators that ONNX Runtime lacks in the model's opset. Raises as
-    :func:`reference`."""
+def _by_definition(model: Path | str | bytes, outputs: Sequence[str]) -> Judge:
+    """ONNX's own evaluator, for operators that ONNX Runtime lacks in the model's opset. Raises as :func:`judge`."""
     import onnx
     from onnx.reference import ReferenceEvaluator
 
@@ -137,8 +150,12 @@ def _by_definition(model: Path | str | bytes, feeds: Mapping[str, Array], output
         evaluator = ReferenceEvaluator(loaded)
     except Exception as error:  # an operator that it lacks too
         raise ModelError("E100", f"neither ONNX Runtime nor ONNX's reference runs the model: {error}") from error
-    try:
-        with np.errstate(all="ignore"):
-            return [np.asarray(array) for array in evaluator.run(list(outputs), dict(feeds))]
-    except Exception as error:
-        raise UsageError("E002", f"ONNX's reference refuses the inputs: {error}") from error
+
+    def run(feeds: Mapping[str, Array]) -> list[Array]:
+        try:
+            with np.errstate(all="ignore"):
+                return [np.asarray(array) for array in evaluator.run(list(outputs), dict(feeds))]
+        except Exception as error:
+            raise UsageError("E002", f"ONNX's reference refuses the inputs: {error}") from error
+
+    return run
