@@ -37,28 +37,27 @@ def kernels_of(calls: Sequence[Call]) -> list[Kernel]:
 
 def units(graph: Graph, calls: Sequence[Call], arena: Arena) -> list[Unit]:
     """All translation units; the last one holds the steps."""
-    kernels = kernels_of(calls)
+    kernels, symbols = kernels_of(calls), graph.all_symbols()
     result = []
     for start in range(0, len(kernels), KERNELS_PER_UNIT):
         group = kernels[start : start + KERNELS_PER_UNIT]
         text = "\n".join(['#include "kernel.h"', "", *(kernel.source for kernel in group)])
-        result.append(Unit(f"kernels_{start // KERNELS_PER_UNIT:03d}", _symbol_accessors(graph, text)))
-    result.append(Unit("steps", _steps(graph, calls, kernels, arena)))
+        result.append(Unit(f"kernels_{start // KERNELS_PER_UNIT:03d}", _symbol_accessors(symbols, text)))
+    result.append(Unit("steps", _symbol_accessors(symbols, _steps(graph, calls, kernels, arena, symbols))))
     return result
 
 
-def _symbol_accessors(graph: Graph, text: str) -> str:
-    for index, name in enumerate((*graph.symbols(), *graph.data_symbols())):
+def _symbol_accessors(symbols: Sequence[str], text: str) -> str:
+    for index, name in enumerate(symbols):
         text = text.replace(f"SYMBOL({name!r})", f"env->symbols[{index}]")
         text = text.replace(f"SYMBOL_INDEX({name!r})", str(index))
     return text
 
 
-def _steps(graph: Graph, calls: Sequence[Call], kernels: Sequence[Kernel], arena: Arena) -> str:
+def _steps(graph: Graph, calls: Sequence[Call], kernels: Sequence[Kernel], arena: Arena, symbols: Sequence[str]) -> str:
     headers = sorted({line for kernel in kernels for line in kernel.text.splitlines() if line.startswith("#include")})
     parts = ['#include "kernel.h"', '#include "plan.h"', *headers, "", *(kernel.prototype for kernel in kernels), ""]
-    parts.append(plan_text(graph, [call.step for call in calls], arena))
-    symbols = [*graph.symbols(), *graph.data_symbols()]
+    parts.append(plan_text(graph, [call.step for call in calls], arena, symbols))
     for index, call in enumerate(calls):
         parts.append(_step(index, call, symbols))
     cases = [f"case {index}: return step_{index}(env);" for index in range(len(calls))]
@@ -71,7 +70,7 @@ def _steps(graph: Graph, calls: Sequence[Call], kernels: Sequence[Kernel], arena
         "}",
         "",
     ]
-    return _symbol_accessors(graph, "\n".join(parts))
+    return "\n".join(parts)
 
 
 def _step(index: int, call: Call, symbols: Sequence[str]) -> str:

@@ -39,7 +39,7 @@ class Phases:
         return [name for name, known in self._known.items() if known == phase]
 
 
-def plan_text(graph: Graph, steps: Sequence[Step], arena: Arena) -> str:
+def plan_text(graph: Graph, steps: Sequence[Step], arena: Arena, symbols: Sequence[str]) -> str:
     phases = Phases(graph, steps)
     indices = {id(step.node): index for index, step in enumerate(steps)}
     lines = ["(void)step;", f"env->plan_bytes = {arena.nbytes}u;"] if not arena.is_dynamic else ["(void)step;"]
@@ -54,9 +54,7 @@ def plan_text(graph: Graph, steps: Sequence[Step], arena: Arena) -> str:
             continue
         text = "\n".join(body)
         variables = [
-            f"const int64_t {size_variable(name)} = SYMBOL({name!r});"
-            for name in (*graph.symbols(), *graph.data_symbols())
-            if uses_variable(text, name)
+            f"const int64_t {size_variable(name)} = SYMBOL({name!r});" for name in symbols if uses_variable(text, name)
         ]
         lines += [f"if (step == {phase}) {{", *(f"    {line}" for line in (*variables, *body)), "}"]
     return (
