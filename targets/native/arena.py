@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from mcpc._schema import BufferT
-from mcpc.dim_range import MOST_BYTES as MOST_BYTES
-from mcpc.dim_range import largest
+from mcpc.dim_range import MOST_BYTES, largest
 from mcpc.ir import Dim, SizeBound, dim, names_of, symbol
 
 from . import memory_plan

@@ -11,6 +11,7 @@ from mcpc import abi, ops
 from mcpc._schema import StepT
 from mcpc.artifact import Code
 from mcpc.codegen import Build
+from mcpc.dim_range import MOST_BYTES
 from mcpc.errors import ModelError, Problems
 from mcpc.halves import Widen
 from mcpc.ir import Dim, Graph, Value, dim, is_static, symbol
@@ -22,7 +23,7 @@ from mcpc.target import Target, Variant
 from . import emit, module, quantized
 from .absorb import AbsorbWeights
 from .address import Address
-from .arena import MOST_BYTES, Arena
+from .arena import Arena
 from .ctext import size
 from .image import flatten
 from .kernel import Operand, Step, Symbols, Workspace
