@@ -10,9 +10,6 @@
 
 enum { PLAN_ALIGNMENT = 64 };
 
-/* No buffer may be larger: below it no sum of offsets leaves 64 bits. */
-#define PLAN_MOST_BYTES ((uint64_t)1 << 47)
-
 /* Steps `first` to `last` use the buffer; its size is known to the plan of step `phase`. */
 typedef struct {
     uint32_t first, last, phase;
@@ -29,14 +26,14 @@ MCP26_INLINE int64_t step_failed(mcp26_env *env, uint32_t step, int32_t status) 
     return status;
 }
 
-/* Bytes of a tensor, rounded up; PLAN_MOST_BYTES + 1 where they are more. */
+/* Bytes of a tensor, rounded up; MOST_BYTES + 1 where they are more. */
 static uint64_t plan_bytes(const int64_t *sizes, int64_t count) {
     uint64_t bytes = 1;
     for (int64_t i = 0; i < count; i++) {
         if (sizes[i] <= 0) return 0;
     }
     for (int64_t i = 0; i < count; i++) {
-        if ((uint64_t)sizes[i] > PLAN_MOST_BYTES / bytes) return PLAN_MOST_BYTES + 1;
+        if ((uint64_t)sizes[i] > (uint64_t)MOST_BYTES / bytes) return (uint64_t)MOST_BYTES + 1;
         bytes *= (uint64_t)sizes[i];
     }
     return (bytes + PLAN_ALIGNMENT - 1) / PLAN_ALIGNMENT * PLAN_ALIGNMENT;
@@ -57,7 +54,7 @@ static int32_t plan_place(mcp26_env *env, const plan_life *lives, uint32_t count
             if (lives[i].phase != phase || places[i] != UINT64_MAX) continue; /* the plan entry marks what is open */
             if (chosen == count || bytes[i] > bytes[chosen]) chosen = i;
         }
-        if (bytes[chosen] > PLAN_MOST_BYTES) return MCP26_STEP_MEMORY;
+        if (bytes[chosen] > (uint64_t)MOST_BYTES) return MCP26_STEP_MEMORY;
         uint64_t cursor = 0, best = UINT64_MAX, best_gap = UINT64_MAX;
         for (uint32_t k = 0; k < placed; k++) {
             uint32_t other = (uint32_t)order[k];
@@ -68,7 +65,7 @@ static int32_t plan_place(mcp26_env *env, const plan_life *lives, uint32_t count
         }
         if (best == UINT64_MAX) best = cursor;
         places[chosen] = best;
-        if (best + bytes[chosen] > PLAN_MOST_BYTES) return MCP26_STEP_MEMORY;
+        if (best + bytes[chosen] > (uint64_t)MOST_BYTES) return MCP26_STEP_MEMORY;
         if (best + bytes[chosen] > env->plan_bytes) env->plan_bytes = best + bytes[chosen];
         uint32_t k = placed++;
         for (; k > 0 && places[order[k - 1]] > best; k--) order[k] = order[k - 1];

@@ -7,9 +7,6 @@
 
 #include "kernel.h"
 
-/* No size may be larger: what a process can address. */
-#define SIZES_MOST ((int64_t)1 << 47)
-
 MCP26_INLINE int32_t sizes_differ(mcp26_env *env, int64_t a, int64_t b) {
     env->fault = (mcp26_fault){.kind = MCP26_DATA_SHAPE, .index = a, .bound = b};
     return MCP26_STEP_DATA;
@@ -21,8 +18,8 @@ MCP26_INLINE int64_t sizes_at(const void *data, int64_t is_int64, int64_t i) {
 }
 
 MCP26_INLINE int32_t sizes_check(mcp26_env *env, int64_t size) {
-    if (size >= 0 && size <= SIZES_MOST) return 0;
-    env->fault = (mcp26_fault){.kind = MCP26_DATA_BOUND, .index = size, .bound = SIZES_MOST};
+    if (size >= 0 && size <= MOST_BYTES) return 0;
+    env->fault = (mcp26_fault){.kind = MCP26_DATA_BOUND, .index = size, .bound = MOST_BYTES};
     return MCP26_STEP_DATA;
 }
 
@@ -54,7 +51,7 @@ MCP26_INLINE int32_t sizes_reshape(mcp26_env *env, const int64_t *wanted, int64_
         int32_t status = sizes_check(env, size);
         if (status) return status;
         sizes[i] = size;
-        if (size != 0 && known > SIZES_MOST / size) return sizes_differ(env, total, size);
+        if (size != 0 && known > MOST_BYTES / size) return sizes_differ(env, total, size);
         known *= size;
     }
     if (open >= 0) {
