@@ -2,39 +2,57 @@
 
 from __future__ import annotations
 
-from onnx import GraphProto, NodeProto, helper
+from collections.abc import Callable
+
+from onnx import GraphProto, NodeProto, TensorProto, helper
 
 from mcpc.onnx_structure import label, subgraphs
 
+Rewrite = Callable[[NodeProto, "Names"], list[NodeProto]]
 
-def rewrite_legacy(graph: GraphProto, opset: int) -> None:
-    """Rewrite the nodes of ``graph``, which is of this opset of ai.onnx, and of its subgraphs."""
-    for node in graph.node:
-        for inner in subgraphs(node):
-            rewrite_legacy(inner, opset)
-    taken = {name for node in graph.node for name in node.output}
+
+def rewrite_before_conversion(graph: GraphProto, opset: int) -> None:
+    """Rewrite the nodes of ``graph``, which is of this opset of ai.onnx, and of its subgraphs, into others of it."""
+    if opset < 13:
+        _rewrite(graph, "Hardmax", _flattened)
+
+
+def rewrite_after_conversion(graph: GraphProto, opset: int) -> None:
+    """Rewrite the nodes of ``graph`` and its subgraphs that the conversion from this opset left as they were."""
+    if opset < 7:
+        _rewrite(graph, "PRelu", _slopes_per_channel)
+
+
+def _rewrite(graph: GraphProto, op: str, by: Rewrite) -> None:
+    names = Names(graph)
     for index in reversed(range(len(graph.node))):
         node = graph.node[index]
-        if node.domain == "" and node.op_type == "Hardmax" and opset < 13:
-            replacement = _flattened(node, taken)
+        for inner in subgraphs(node):
+            _rewrite(inner, op, by)
+        if node.domain == "" and node.op_type == op:
             del graph.node[index]
-            for new in reversed(replacement):
+            for new in reversed(by(node, names)):
                 graph.node.insert(index, new)
 
 
-def _flattened(node: NodeProto, taken: set[str]) -> list[NodeProto]:
+class Names:
+    """Names for new tensors of a graph."""
+
+    def __init__(self, graph: GraphProto) -> None:
+        self._taken = {name for node in graph.node for name in node.output}
+
+    def fresh(self, stem: str) -> str:
+        while stem in self._taken:
+            stem += "'"
+        self._taken.add(stem)
+        return stem
+
+
+def _flattened(node: NodeProto, names: Names) -> list[NodeProto]:
     """Until opset 12, Hardmax saw its operand as a matrix whose rows are the dimensions before ``axis``."""
     axis = next((attribute.i for attribute in node.attribute if attribute.name == "axis"), 1)
     x, y = node.input[0], node.output[0]
-
-    def fresh(stem: str) -> str:
-        name = f"{y}.{stem}"
-        while name in taken:
-            name += "'"
-        taken.add(name)
-        return name
-
-    rows, peaks, shape = fresh("rows"), fresh("peaks"), fresh("shape")
+    rows, peaks, shape = (names.fresh(f"{y}.{stem}") for stem in ("rows", "peaks", "shape"))
     name = label(node)
     return [
         helper.make_node("Flatten", [x], [rows], f"{name}.flatten", axis=axis),
@@ -42,3 +60,22 @@ def _flattened(node: NodeProto, taken: set[str]) -> list[NodeProto]:
         helper.make_node("Shape", [x], [shape], f"{name}.shape"),
         helper.make_node("Reshape", [peaks, shape], [y], f"{name}.reshape"),
     ]
+
+
+def _slopes_per_channel(node: NodeProto, names: Names) -> list[NodeProto]:
+    """Until opset 6, the slopes of PRelu were one number each channel, which is axis 1: [C] becomes [C, 1, …, 1], as
+    many ones as the operand has dimensions behind it. All of it is arithmetic on sizes, and folds."""
+    (x, slope), (y,) = node.input, node.output
+    name = label(node)
+    nodes = []
+
+    def make(op: str, *inputs: str, **attrs: object) -> str:
+        output = names.fresh(f"{y}.{op.lower()}")
+        nodes.append(helper.make_node(op, inputs, [output], output, **attrs))
+        return output
+
+    rank = make("Shape", make("Shape", x, start=2))
+    ones = make("ConstantOfShape", rank, value=helper.make_tensor("", TensorProto.INT64, [1], [1]))
+    shape = make("Concat", make("Shape", slope), ones, axis=0)
+    column = make("Reshape", slope, shape)
+    return [*nodes, helper.make_node("PRelu", [x, column], [y], name)]

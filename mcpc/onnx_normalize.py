@@ -14,7 +14,7 @@ from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 from mcpc.errors import ModelError, Problems
 from mcpc.ir import OPSET
-from mcpc.onnx_legacy import rewrite_legacy
+from mcpc.onnx_legacy import rewrite_after_conversion, rewrite_before_conversion
 from mcpc.onnx_structure import label, opsets_of, walk
 
 #: A model that grows beyond this many nodes by inlining is refused: nested functions can multiply without end.
@@ -83,7 +83,7 @@ def convert_opset(model: ModelProto, problems: Problems) -> tuple[ModelProto | N
     for node in walk(model.graph.node):
         if node.domain == "" and (not _is_known(node.op_type, opset) or _reads_as_before(node, opset)):
             node.domain = _HIDDEN
-    rewrite_legacy(model.graph, opset)
+    rewrite_before_conversion(model.graph, opset)
     lost: set[str] = set()
     converted, reason = _converted(model)
     if converted is None:
@@ -106,6 +106,7 @@ def convert_opset(model: ModelProto, problems: Problems) -> tuple[ModelProto | N
             node.domain = ""
         if node.op_type == "Resize" and node.domain == "":
             _old_resize(node, opset, converted or model)
+    rewrite_after_conversion((converted or model).graph, opset)
     return converted, lost
 
 

@@ -1,4 +1,4 @@
-"""Resize and Upsample of old opsets, against ONNX Runtime, which knows them all."""
+"""Operators whose meaning changed with an opset: what a model of an old one means is what is computed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CASES: list[tuple[int, str, list[float], dict[str, Any]]] = [
 
 @pytest.mark.parametrize("as_node", [False, True], ids=["initializer", "Constant"])
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[1]}-{case[0]} {case[2]} {case[3]['mode']}")
-def test_against_onnx_runtime(
+def test_resize_and_upsample_as_in_onnx_runtime(
     case: tuple[int, str, list[float], dict[str, Any]], as_node: bool, tmp_path: Path
 ) -> None:
     opset, op, scales, attrs = case
@@ -51,3 +51,22 @@ def test_against_onnx_runtime(
     with mcpc.load(mcpc.compile(model.SerializeToString(), "host", tmp_path / "old.mcp26bin", golden=0)) as session:
         (got,) = session.run(None, {"x": X})
     np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("shape", [[2, 3, 3], ["N", 3, "H", "W"], [2, 3]], ids=str)
+def test_slopes_of_prelu_are_one_a_channel(shape: list[int | str], tmp_path: Path) -> None:
+    """ONNX Runtime knows PRelu from opset 7 on. With three columns the slopes would broadcast to these, unnoticed."""
+    x = np.random.default_rng(6).standard_normal([size if isinstance(size, int) else 3 for size in shape], np.float32)
+    slopes = np.array([0.25, -2, 0], np.float32)
+    graph = helper.make_graph(
+        [helper.make_node("PRelu", ["x", "slopes"], ["y"])],
+        "old",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, shape)],
+        [numpy_helper.from_array(slopes, "slopes")],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 6)], ir_version=3)
+    with mcpc.load(mcpc.compile(model.SerializeToString(), "host", tmp_path / "old.mcp26bin", golden=0)) as session:
+        (got,) = session.run(None, {"x": x})
+    column = slopes.reshape([-1, *[1] * (x.ndim - 2)])
+    np.testing.assert_array_equal(got, np.where(x < 0, column * x, x))
