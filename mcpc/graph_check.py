@@ -17,8 +17,6 @@ def check_graph(graph: Graph) -> None:
 
 def _check_types(graph: Graph, context: InferContext) -> None:
     for node in graph.nodes:
-        for inner in node.subgraphs():
-            _check_types(inner, context)
         definition = ops.find(node.domain, node.op)
         if definition is None:  # a target's own operator; only the target knows its types
             continue

@@ -11,13 +11,22 @@ from mcpc import ops
 from mcpc.ir import DType, Graph, Node, Value
 from mcpc.ops.registry import moves
 from mcpc.pipeline import Pass, PassContext
-from mcpc.rewrite import control_flow_graphs, substitute
+from mcpc.rewrite import control_flow_graphs, remove_dead, substitute
 
 HALVES = (DType.float16, DType.bfloat16)
 
 #: Elements from which a weight stays in 16 bits in the file: code expands it while it reads it.
 STORED_FROM = 1024
 _WEIGHTED = ("Conv", "ConvTranspose", "Gemm", "MatMul")
+
+#: Operators that give elements of their inputs, whatever the type.
+_MOVING = (
+    *("Concat", "DepthToSpace", "Expand", "Flatten", "Gather", "GatherElements", "GatherND", "Identity", "Pad"),
+    *("Reshape", "Resize", "Slice", "SpaceToDepth", "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze"),
+)
+
+#: Operators that compute, but whose results are elements of their inputs.
+_CHOOSING = ("GlobalMaxPool", "MaxPool", "MaxRoiPool", "ReduceMax", "ReduceMin", "TopK")
 
 
 def is_half(value: Value | None) -> bool:
@@ -27,7 +36,7 @@ def is_half(value: Value | None) -> bool:
 def computes_halves(node: Node) -> bool:
     """Whether an operator does arithmetic on 16-bit floats beyond one element at a time: elementwise code converts in
     registers, and what only moves elements does not look at them."""
-    if node.domain or any(True for _ in node.subgraphs()):
+    if node.domain or node.bodies:
         return False
     definition = ops.find(node.domain, node.op)
     if definition is None or isinstance(definition, ops.Elementwise) or not any(map(is_half, node.inputs)):
@@ -40,54 +49,140 @@ def computes_halves(node: Node) -> bool:
 @dataclass(frozen=True)
 class Widen(Pass):
     """Puts Cast nodes around every operator that computes 16-bit floats, which then computes float32. Its results are
-    rounded as before, what is beyond their range included; sums inside it are not."""
+    rounded as before, what is beyond their range included; sums inside it are not.
+
+    Values between such operators are held in memory as float32 (see :func:`_held`), so that the operator before writes
+    what the one behind reads: the Casts end up inside fused nodes, where they are rounding in registers.
+    """
 
     name: ClassVar[str] = "widen"
 
     def __call__(self, graph: Graph, ctx: PassContext) -> Graph:
         for inner in control_flow_graphs(graph):
-            wide: dict[Value, Value] = {}
             with inner.edit():
-                for node in list(inner.nodes):
-                    if computes_halves(node):
-                        _widen(inner, node, wide)
+                _Widening(inner).run()
         return graph
 
 
-def _widen(graph: Graph, node: Node, wide: dict[Value, Value]) -> None:
-    """``wide`` holds the float32 copies of values."""
-    inputs = [
-        _copy(graph, node, index, value, wide) if value is not None and is_half(value) else value
-        for index, value in enumerate(node.inputs)
-    ]
-    outputs, casts, old = [], [], []
-    for value in node.outputs:
+class _Widening:
+    """The work on one graph. ``wide`` holds the float32 copies of values."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.held = _held(graph)
+        self.wide: dict[Value, Value] = {}
+
+    def run(self) -> None:
+        moved = [node for node in self.graph.nodes if any(value in self.held for value in moved_halves(node))]
+        for node in list(self.graph.nodes):
+            if computes_halves(node) or node in moved:
+                self._widen(node)
+            elif _is_widening(node) and node.inputs[0] in self.held and not self.graph.is_output(node.output):
+                self.graph.replace_uses(node.output, self._wide(node, node.inputs[0]))
+                self.graph.remove(node)
+            elif ops.is_elementwise(node):
+                self._narrow(node)
+        remove_dead(self.graph, [node for node in self.graph.nodes if node.is_op("Cast")])
+
+    def _widen(self, node: Node) -> None:
+        inputs = [self._copy(node, index) for index in range(len(node.inputs))]
+        outputs, casts, old = [], [], []
+        for value in node.outputs:
+            if value is None or not is_half(value):
+                made = None if value is None else Value(self.graph.fresh(value.name), value.type)
+                result = made
+            else:
+                made = Value(self.graph.fresh(f"{value.name}.float32"), replace(value.type, dtype=DType.float32))
+                result = Value(self.graph.fresh(value.name), value.type)
+                casts.append(_cast(made, result, f"{value.name} to {value.dtype.name}"))
+                if value in self.held:
+                    self.held.add(result)
+                    if not computes_halves(node) or node.is_op(*_CHOOSING):
+                        self.wide[result] = made
+            outputs.append(made)
+            if value is not None and result is not None:
+                old.append((value, result))
+        computed = Node(node.op, inputs, outputs, node.attrs, node.name, node.domain)
+        self.graph.insert_before(node, [computed, *casts])
+        for value, result in old:
+            substitute(self.graph, value, result, rename=True)
+        self.graph.remove(node)
+
+    def _narrow(self, node: Node) -> None:
+        """Let an elementwise node read what float32 holds, through Casts of its own that it can be fused with."""
+        inputs: list[Value | None] = list(node.inputs)
+        for value in dict.fromkeys(inputs):
+            if value is not None and value in self.held:
+                narrow = Value(self.graph.fresh(value.name), value.type)
+                cast = _cast(self._wide(node, value), narrow, f"{value.name} to {value.dtype.name}")
+                self.graph.insert_before(node, [cast])
+                inputs = [narrow if each is value else each for each in inputs]
+        self.graph.set_inputs(node, inputs)
+
+    def _copy(self, node: Node, index: int) -> Value | None:
+        """Operand ``index`` of ``node`` as float32 if it is of 16 bits."""
+        value = node.inputs[index]
         if value is None or not is_half(value):
-            made = None if value is None else Value(graph.fresh(value.name), value.type)
-            result = made
-        else:
-            made = Value(graph.fresh(f"{value.name}.float32"), replace(value.type, dtype=DType.float32))
-            result = Value(graph.fresh(value.name), value.type)
-            casts.append(Node("Cast", [made], [result], {"to": value.dtype}, f"{value.name} to {value.dtype.name}"))
-        outputs.append(made)
-        if value is not None and result is not None:
-            old.append((value, result))
-    computed = Node(node.op, inputs, outputs, node.attrs, node.name, node.domain)
-    graph.insert_before(node, [computed, *casts])
-    for value, result in old:
-        substitute(graph, value, result, rename=True)
-    graph.remove(node)
+            return value
+        is_weight = node.is_op(*_WEIGHTED) and index == 1 and value.data is not None and value.data.size >= STORED_FROM
+        if value.data is not None and not is_weight and value not in self.wide:
+            self.wide[value] = self.graph.constant(f"{value.name}.float32", value.data.astype(np.float32))
+        return self._wide(node, value)
+
+    def _wide(self, node: Node, value: Value) -> Value:
+        """The float32 copy of ``value``, made before ``node`` where there is none yet."""
+        if value not in self.wide:
+            copy = Value(self.graph.fresh(f"{value.name}.float32"), replace(value.type, dtype=DType.float32))
+            self.graph.insert_before(node, [_cast(value, copy, f"{value.name} to float32")])
+            self.wide[value] = copy
+        return self.wide[value]
 
 
-def _copy(graph: Graph, node: Node, index: int, value: Value, wide: dict[Value, Value]) -> Value:
-    if value in wide:
-        return wide[value]
-    is_weight = node.is_op(*_WEIGHTED) and index == 1 and value.data is not None and value.data.size >= STORED_FROM
-    if value.data is not None and not is_weight:
-        copy = graph.constant(f"{value.name}.float32", value.data.astype(np.float32))
-    else:
-        copy = Value(graph.fresh(f"{value.name}.float32"), replace(value.type, dtype=DType.float32))
-        name = f"{value.name} to float32"
-        graph.insert_before(node, [Node("Cast", [value], [copy], {"to": DType.float32}, name)])
-    wide[value] = copy
-    return copy
+def _cast(source: Value, target: Value, name: str) -> Node:
+    return Node("Cast", [source], [target], {"to": target.dtype}, name)
+
+
+def moved_halves(node: Node) -> list[Value]:
+    """The 16-bit floats that a node moves as they are, which it could move as float32; constants are not among them."""
+    values = [value for value in (*node.inputs, *node.outputs) if value is not None and is_half(value)]
+    stored = [value.data for value in values if value.data is not None]
+    if not node.is_op(*_MOVING) or computes_halves(node) or any(data.size >= STORED_FROM for data in stored):
+        return []
+    return [value for value in values if value.data is None]
+
+
+def _held(graph: Graph) -> set[Value]:
+    """The 16-bit floats that float32 holds in memory: what an operator that computes float32 reads or writes, if what
+    makes it can write float32; what moves elements has one type on all sides. Inputs and outputs of the graph stay.
+
+    A value on its way to the one elementwise operator that it can be fused with is never in memory."""
+    group: dict[Value, list[Value]] = {}
+    kept = {value for value in (*graph.inputs, *graph.outputs) if is_half(value)}
+    asked: set[Value] = set()
+    for node in graph.nodes:
+        moved = moved_halves(node)
+        members = list(dict.fromkeys(member for value in moved for member in group.get(value, [value])))
+        group.update(dict.fromkeys(members, members))
+        made = [value for value in node.outputs if value is not None and is_half(value)]
+        if computes_halves(node):
+            asked.update(value for value in node.inputs if value is not None and is_half(value) and value.data is None)
+            asked.update(value for value in made if not _is_passed_on(value))
+        elif not moved and not ops.is_elementwise(node):
+            kept.update(made)
+        elif _is_widening(node) and not all(map(ops.is_elementwise, node.output.users)):
+            asked.update(value for value in node.inputs if value is not None and value.data is None)
+    held: set[Value] = set()
+    for value in asked - kept:
+        members = group.get(value, [value])
+        if not any(member in kept for member in members):
+            held.update(members)
+    return held
+
+
+def _is_widening(node: Node) -> bool:
+    return node.is_op("Cast") and node.output.dtype is DType.float32 and is_half(node.inputs[0])
+
+
+def _is_passed_on(value: Value) -> bool:
+    readers = set(value.users)
+    return len(readers) == 1 and all(ops.is_elementwise(node) and node.output.shape == value.shape for node in readers)

@@ -18,6 +18,7 @@ import ml_dtypes
 import numpy as np
 import sympy
 
+from mcpc.dtypes import BY_NAME
 from mcpc.errors import PassError
 
 #: The ai.onnx opset of every graph; the reader converts to it.
@@ -45,8 +46,14 @@ class DType(enum.Enum):
     bool = np.dtype(np.bool_)
     int4 = np.dtype(ml_dtypes.int4)
     uint4 = np.dtype(ml_dtypes.uint4)
+    int2 = np.dtype(ml_dtypes.int2)
+    uint2 = np.dtype(ml_dtypes.uint2)
     float8e4m3fn = np.dtype(ml_dtypes.float8_e4m3fn)
+    float8e4m3fnuz = np.dtype(ml_dtypes.float8_e4m3fnuz)
     float8e5m2 = np.dtype(ml_dtypes.float8_e5m2)
+    float8e5m2fnuz = np.dtype(ml_dtypes.float8_e5m2fnuz)
+    float8e8m0 = np.dtype(ml_dtypes.float8_e8m0fnu)
+    float4e2m1 = np.dtype(ml_dtypes.float4_e2m1fn)
 
     @property
     def numpy(self) -> np.dtype[Any]:
@@ -55,8 +62,13 @@ class DType(enum.Enum):
 
     @property
     def itemsize(self) -> int:
-        """Bytes of one element in memory."""
+        """Bytes of one element in memory: 1 for those of fewer bits too."""
         return int(self.value.itemsize)
+
+    @property
+    def bits(self) -> int:
+        """What tells elements apart: 4 for int4."""
+        return BY_NAME[self.name].bits
 
     @property
     def is_float(self) -> builtins.bool:  # `bool` is a member here
@@ -253,6 +265,25 @@ class Node:
         return body if isinstance(body, Graph) and self.domain == MCPC else None
 
     @property
+    def bodies(self) -> dict[str, Graph]:
+        """The graphs that a control-flow node runs, by attribute.
+
+        They read nothing from outside: what an ONNX body captures is an operand behind the node's own (the attribute
+        ``captured`` counts these), and the last inputs of every body stand for them, in order.
+        """
+        return {name: value for name, value in self.attrs.items() if isinstance(value, Graph) and self.domain == ""}
+
+    @property
+    def own_inputs(self) -> tuple[Value | None, ...]:
+        """The inputs but for what bodies capture."""
+        return self.inputs[: len(self.inputs) - int(self.attrs.get("captured", 0))]
+
+    @property
+    def captured_inputs(self) -> tuple[Value | None, ...]:
+        """What bodies capture."""
+        return self.inputs[len(self.own_inputs) :]
+
+    @property
     def output(self) -> Value:
         """The first output that is asked for: of most operators the only one."""
         return next(output for output in self.outputs if output is not None)
@@ -264,11 +295,6 @@ class Node:
     def is_op(self, *ops: str) -> bool:
         """Whether this is one of these ai.onnx operators."""
         return self.domain == "" and self.op in ops
-
-    def subgraphs(self) -> Iterator[Graph]:
-        for value in self.attrs.values():
-            if isinstance(value, Graph):
-                yield value
 
     def __repr__(self) -> str:
         return f"{self.op}({', '.join('_' if v is None else v.name for v in self.inputs)})"
@@ -316,6 +342,15 @@ class Graph:
     _edit: _Edit | None = field(default=None, repr=False, compare=False)
 
     # ---- building
+
+    def nested(self, name: str) -> Graph:
+        """A new graph for a control-flow node's body: value names are unique over all of them."""
+        return Graph(name, _names=self._names)
+
+    @property
+    def names(self) -> set[str]:
+        """The names of values that are in use, here and in the bodies of control flow."""
+        return set(self._names)
 
     def fresh(self, stem: str) -> str:
         """A value name that is not in use, ``stem`` itself where possible."""
@@ -387,8 +422,18 @@ class Graph:
         self.nodes[index:index] = nodes
         self._link(nodes)
 
+    def take_over(self, anchor: Node, body: Graph) -> None:
+        """Move all nodes of ``body`` here, before ``anchor``."""
+        nodes, body.nodes = body.nodes, []
+        if self._edit is not None:
+            self._edit.before.setdefault(anchor, []).extend(nodes)
+            self._edit.members.update(nodes)
+        else:
+            index = self.nodes.index(anchor)
+            self.nodes[index:index] = nodes
+
     def owns(self, node: Node) -> bool:
-        """Whether ``node`` is one of this graph's own, not of an outer or inner one."""
+        """Whether ``node`` is one of this graph's own, not of another or removed."""
         return node in (self.nodes if self._edit is None else self._edit.members)
 
     def _link(self, nodes: Sequence[Node]) -> None:
@@ -471,8 +516,8 @@ class Graph:
                 stack.append((node, True))
                 producers = [
                     value.producer
-                    for value in self.node_reads(node)
-                    if value.producer is not None and id(value.producer) in position
+                    for value in node.inputs
+                    if value is not None and value.producer is not None and id(value.producer) in position
                 ]
                 pending = [p for p in producers if id(p) not in done]
                 if any(id(p) in active for p in pending):
@@ -481,28 +526,6 @@ class Graph:
         self.nodes = order
 
     # ---- reading
-
-    @staticmethod
-    def node_reads(node: Node) -> Iterator[Value]:
-        """The values a node needs: its inputs, and what its control-flow bodies capture from outside."""
-        for value in node.inputs:
-            if value is not None:
-                yield value
-        if node.body is None:
-            for graph in node.subgraphs():
-                yield from graph.captures()
-
-    def captures(self) -> Iterator[Value]:
-        """Values of outer graphs that this one reads."""
-        own = {id(value) for value in self.inputs}
-        own.update(id(out) for node in self.nodes for out in node.outputs if out is not None)
-        for node in self.nodes:
-            for value in self.node_reads(node):
-                if id(value) not in own and not value.is_constant:
-                    yield value
-        for value in self.outputs:
-            if id(value) not in own and not value.is_constant:
-                yield value
 
     def constants(self) -> list[Value]:
         """The constants in use, each once, in order of first use."""
@@ -525,15 +548,32 @@ class Graph:
                 if output is not None:
                     yield output
 
+    def computed(self) -> Iterator[Value]:
+        """The outputs of all nodes, and all values in control-flow bodies."""
+        for node in self.nodes:
+            for body in node.bodies.values():
+                yield from body.inputs
+                yield from body.computed()
+            for output in node.outputs:
+                if output is not None:
+                    yield output
+
+    def all_nodes(self) -> Iterator[Node]:
+        """The nodes, each behind those of its control-flow bodies."""
+        for node in self.nodes:
+            for body in node.bodies.values():
+                yield from body.all_nodes()
+            yield node
+
     def symbols(self) -> list[str]:
         """Names of the symbolic sizes of the inputs, in order of first appearance."""
         return names_of(size for value in self.inputs for size in value.shape or ())
 
     def data_symbols(self) -> list[str]:
         """Names of the sizes that only the run's data show, in order of first appearance."""
-        made = (output for node in self.nodes for output in node.outputs if output is not None)
         known = set(self.symbols())
-        return [name for name in names_of(size for value in made for size in value.shape or ()) if name not in known]
+        names = names_of(size for value in self.computed() for size in value.shape or ())
+        return [name for name in names if name not in known]
 
     def all_symbols(self) -> list[str]:
         """Names of all symbolic sizes, in the order in which an artifact numbers them."""
@@ -550,9 +590,6 @@ class Graph:
 
         known: dict[int, Value] = {id(value): value for value in self.inputs}
         names: dict[str, Value] = {}
-        outer = (
-            {id(value) for value in self.captures()} if any(True for n in self.nodes for _ in n.subgraphs()) else set()
-        )
         uses: dict[int, int] = {}
         for node in self.nodes:
             for value in node.inputs:
@@ -565,7 +602,7 @@ class Graph:
                     if tuple(data.shape) != value.shape or data.dtype != value.dtype.numpy:
                         raise fail(f"constant {value!r} holds {data.dtype}{list(data.shape)}", node)
                     known[id(value)] = value
-                elif id(value) not in known and id(value) not in outer:
+                elif id(value) not in known:
                     raise fail(f"%{value.name} is used before it is made", node)
             for output in node.outputs:
                 if output is None:
@@ -583,6 +620,8 @@ class Graph:
                 if len(body.inputs) != len(node.inputs) or len(body.outputs) != len(node.outputs):
                     raise fail("a fused node's body does not match its operands", node)
                 body.verify()
+            for inner in node.bodies.values():
+                inner.verify()
         for value in known.values():
             if names.setdefault(value.name, value) is not value:
                 raise fail(f"two values are called %{value.name}")

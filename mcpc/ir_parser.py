@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
+import ml_dtypes
 import numpy as np
 
 from mcpc.dim_text import parse_dim
@@ -125,7 +126,7 @@ def parse_graph(text: str) -> Graph:
     """
     tokens = _Tokens(text)
     tokens.expect_word("graph")
-    graph = _Parser(tokens).graph({}, 0)
+    graph = _Parser(tokens).graph(Graph(""), 0)
     tokens.take("end")
     graph.verify()
     return graph
@@ -145,12 +146,12 @@ class _Parser:
 
     # ---- graphs
 
-    def graph(self, outer: dict[str, Value], depth: int) -> Graph:
-        """A graph, its keyword already taken. ``outer`` are the values of the enclosing graphs by name."""
+    def graph(self, outer: Graph, depth: int) -> Graph:
+        """A graph, its keyword already taken, that shares names with ``outer``."""
         tokens = self._tokens
         if depth > _MAX_NESTING:
             raise tokens.fail("graphs are nested too deeply")
-        graph = Graph(tokens.take("string"))
+        graph = outer.nested(tokens.take("string"))
         own: dict[str, Value] = {}
         tokens.take("{")
         while not tokens.accept("}"):
@@ -174,9 +175,9 @@ class _Parser:
                 tokens.take("=")
                 value.data = self._data(value.type)
             elif tokens.accept_word("output"):
-                graph.outputs.append(self._used({**outer, **own} if outer else own))
+                graph.outputs.append(self._used(own))
             elif tokens.kind == "value" or tokens.text == "_":
-                self._node(graph, own, outer, depth)
+                self._node(graph, own, depth)
             else:
                 raise tokens.fail(f"expected a statement, found {tokens.text!r}")
         return graph
@@ -195,7 +196,7 @@ class _Parser:
             tokens.take(")")
         graph.bounds[name] = low, high
 
-    def _node(self, graph: Graph, own: dict[str, Value], outer: dict[str, Value], depth: int) -> None:
+    def _node(self, graph: Graph, own: dict[str, Value], depth: int) -> None:
         tokens = self._tokens
         declared: dict[str, Value] = {}
         outputs = self._list_until("=", lambda: None if tokens.accept_word("_") else self._declared(declared, own))
@@ -203,12 +204,11 @@ class _Parser:
         while tokens.accept("."):
             path.append(self._word("an operator"))
         tokens.take("(")
-        known = {**outer, **own} if outer else own
-        inputs = self._list_until(")", lambda: None if tokens.accept_word("_") else self._used(known))
+        inputs = self._list_until(")", lambda: None if tokens.accept_word("_") else self._used(own))
         attrs: dict[str, Any] = {}
         if tokens.accept("{"):
-            is_fused = path == ["mcpc", "Fused"]
-            self._list_until("}", lambda: self._attribute(attrs, {} if is_fused else known, depth))
+            outer = Graph("") if path == ["mcpc", "Fused"] else graph
+            self._list_until("}", lambda: self._attribute(attrs, outer, depth))
         name = tokens.take() if tokens.kind == "string" else ""
         graph.append(Node(path[-1], inputs, outputs, attrs, name, ".".join(path[:-1])))
         own.update(declared)
@@ -279,19 +279,19 @@ class _Parser:
         tokens = self._tokens
         fields: dict[str, Any] = {}
         tokens.take("(")
-        self._list_until(")", lambda: self._attribute(fields, {}, 0))
+        self._list_until(")", lambda: self._attribute(fields, Graph(""), 0))
         if not {"scale", "zero_point"} <= fields.keys() <= {"scale", "zero_point", "axis"}:
             raise tokens.fail("quant needs scale and zero_point, and may have axis")
         return Quant(tuple(map(float, fields["scale"])), tuple(fields["zero_point"]), fields.get("axis"))
 
     # ---- attributes and data
 
-    def _attribute(self, attrs: dict[str, Any], outer: dict[str, Value], depth: int) -> None:
+    def _attribute(self, attrs: dict[str, Any], outer: Graph, depth: int) -> None:
         key = self._word("an attribute")
         self._tokens.take("=")
         attrs[key] = self._attribute_value(outer, depth)
 
-    def _attribute_value(self, outer: dict[str, Value], depth: int) -> Any:
+    def _attribute_value(self, outer: Graph, depth: int) -> Any:
         tokens = self._tokens
         if tokens.kind == "string":
             return tokens.take()
@@ -383,17 +383,20 @@ def array_of(numbers: Sequence[int | float | bool], dtype: DType) -> np.ndarray[
             return np.asarray(numbers, np.float64).astype(dtype.numpy)
     if any(isinstance(number, float) for number in numbers):
         raise TypeError("a fraction among integers")
-    if dtype in (DType.int4, DType.uint4):
-        low, high = (-8, 7) if dtype is DType.int4 else (0, 15)
-        if any(not low <= number <= high for number in numbers):
+    if dtype.bits < 8:  # ml_dtypes would wrap the number
+        info = ml_dtypes.iinfo(dtype.numpy)
+        if any(not info.min <= number <= info.max for number in numbers):
             raise OverflowError
         return np.asarray(numbers, np.int8).astype(dtype.numpy)
     return np.asarray(numbers, dtype.numpy)
 
 
 def _random(dtype: DType, shape: tuple[int, ...], seed: int) -> np.ndarray[Any, Any]:
-    """Unit-variance floats, integers 0 … 7, or fair bools; the same numbers for the same seed."""
+    """Unit-variance floats, integers 0 … 7 (fewer where the type ends before), or fair bools; the same numbers for the
+    same seed."""
     rng = np.random.default_rng(abs(seed))
     if dtype.is_float:
-        return np.asarray(rng.standard_normal(shape)).astype(dtype.numpy)
-    return np.asarray(rng.integers(0, 2 if dtype is DType.bool else 8, shape)).astype(dtype.numpy)
+        numbers = rng.standard_normal(shape)
+        return np.asarray(np.abs(numbers) if dtype is DType.float8e8m0 else numbers).astype(dtype.numpy)
+    end = 2 if dtype is DType.bool else min(8, int(ml_dtypes.iinfo(dtype.numpy).max) + 1)
+    return np.asarray(rng.integers(0, end, shape)).astype(dtype.numpy)

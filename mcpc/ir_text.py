@@ -48,7 +48,7 @@ _PLAIN_OP = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*\Z", re.ASCII)
 
 def format_graph(graph: Graph, inline: int = INLINE) -> str:
     """``graph`` as text ending in a newline; constants of at most ``inline`` elements show their numbers."""
-    return "".join(line + "\n" for line in _graph_lines(graph, inline, set()))
+    return "".join(line + "\n" for line in _graph_lines(graph, inline))
 
 
 def format_type(type: TensorType) -> str:
@@ -74,8 +74,7 @@ def _format_quant(quant: Quant) -> str:
 # ---- graphs and nodes
 
 
-def _graph_lines(graph: Graph, inline: int, outer: set[int]) -> Iterator[str]:
-    """``outer`` holds the constants that an enclosing graph has printed."""
+def _graph_lines(graph: Graph, inline: int) -> Iterator[str]:
     yield f"graph {quote(graph.name)} {{"
     for key, text in sorted(graph.metadata.items()):
         yield f"{_INDENT}meta {quote(key)} = {quote(text)}"
@@ -85,13 +84,11 @@ def _graph_lines(graph: Graph, inline: int, outer: set[int]) -> Iterator[str]:
         yield f"{_INDENT}assume {format_dim(left)} = {format_dim(right)} {quote(node_name)}"
     for value in graph.inputs:
         yield f"{_INDENT}input {_declared(value)}"
-    constants = [value for value in graph.constants() if id(value) not in outer]
-    for value in constants:
+    for value in graph.constants():
         assert value.data is not None
         yield f"{_INDENT}const {_declared(value)} = {_format_data(value.data, inline)}"
-    known = outer | {id(value) for value in constants}
     for node in graph.nodes:
-        for line in _node_lines(node, inline, known):
+        for line in _node_lines(node, inline):
             yield _INDENT + line
     for value in graph.outputs:
         yield f"{_INDENT}output {_format_name(value)}"
@@ -102,7 +99,7 @@ def _format_limit(high: Dim | None) -> str:
     return "" if high is None else str(high) if isinstance(high, int) else f"({format_dim(high)})"
 
 
-def _node_lines(node: Node, inline: int, outer: set[int]) -> Iterator[str]:
+def _node_lines(node: Node, inline: int) -> Iterator[str]:
     results = ", ".join("_" if value is None else _declared(value) for value in node.outputs)
     operands = ", ".join("_" if value is None else _format_name(value) for value in node.inputs)
     head = f"{results} = {_format_op(node)}({operands})"
@@ -115,10 +112,7 @@ def _node_lines(node: Node, inline: int, outer: set[int]) -> Iterator[str]:
     yield head + " {"
     for index, (key, value) in enumerate(attributes):
         comma = "," if index + 1 < len(attributes) else ""
-        if isinstance(value, Graph):
-            lines = list(_graph_lines(value, inline, set() if node.body is value else outer))
-        else:
-            lines = [_format_attribute(value)]
+        lines = list(_graph_lines(value, inline)) if isinstance(value, Graph) else [_format_attribute(value)]
         lines[0] = f"{_format_key(key)} = {lines[0]}"
         lines[-1] += comma
         for line in lines:

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,12 @@ from onnx.numpy_helper import from_array
 from onnx_graphsurgeon.logger import G_LOGGER
 
 from mcpc.contrib import expand_contrib
+from mcpc.control_flow import inline_decided, lower_scans, move_constants_inside, simplify_loops
 from mcpc.errors import ModelError, Problems, UsageError
 from mcpc.ir import Dim, DType, Graph, Node, TensorType, Value, symbol
 from mcpc.onnx_defaults import must_stay_constant, overridable
 from mcpc.onnx_normalize import check_opset, convert_opset, inline_functions
-from mcpc.onnx_structure import check_structure, is_text, label, opsets_of, subgraphs, walk
+from mcpc.onnx_structure import check_structure, free_names, is_text, label, opsets_of, walk
 from mcpc.onnx_tensors import Array, ExternalData, dtype_of, read_sparse, read_tensor, type_code
 from mcpc.ops import InferContext, find, infer_graph
 from mcpc.ops.registry import opset_of, unsupported
@@ -117,6 +119,8 @@ class _Reading:
     broken: set[str] = field(default_factory=set)
     #: The values of the graph that stand for the broken ones.
     unknown: list[Value] = field(default_factory=list)
+    #: The names of all nodes.
+    labels: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.graph = Graph(self.model.graph.name or "graph")
@@ -132,7 +136,6 @@ class _Reading:
             return
         self.broken |= lost
         weights = self.arrays.keys() | self.broken
-        self.check_operators(inner for node in converted.graph.node for g in subgraphs(node) for inner in walk(g.node))
         self.take_constants(converted.graph)
         inputs = [value for value in converted.graph.input if value.name not in weights]
         self.build(converted, [*inputs, *self.take_defaults(converted.graph, freeze_defaults)])
@@ -140,6 +143,13 @@ class _Reading:
             self.choose_ranks(converted.graph, shapes)
             fix_sizes(self.graph, dims, shapes)
         context = self.infer()
+        while not self.problems.errors and (taken := inline_decided(self.graph, context)):
+            for node in taken:
+                self.tell(node.name, "inline", "its condition is known: the branch that is taken takes its place")
+            context = self.infer()
+        lower_scans(self.graph, context)
+        move_constants_inside(self.graph)
+        simplify_loops(self.graph)
         expand_contrib(self.graph, context)
         self.check_outputs(converted.graph)
 
@@ -268,29 +278,103 @@ class _Reading:
                 with self.problems.collect():
                     self.set_default(values[info.name])
         for name, array in self.arrays.items():
-            values[name] = Value.constant(name, array)
+            values[name] = Value.constant(self.graph.fresh(name), array)
         for name in self.broken - values.keys():
-            values[name] = Value(name, _UNKNOWN)
-        nodes = [
-            (node, proto) for node, proto in zip(source.nodes, model.graph.node, strict=True) if not _is_constant(proto)
-        ]
+            values[name] = Value(self.graph.fresh(name), _UNKNOWN)
+        self.add_nodes(self.graph, source, model.graph, values)
+        self.graph.outputs = [values[info.name] for info in model.graph.output]
+        self.graph.sort()
+        self.unknown = [values[name] for name in sorted(self.broken)]
+
+    def add_nodes(self, graph: Graph, source: gs.Graph, proto: GraphProto, values: dict[str, Value]) -> None:
+        """Append the nodes of ``proto``, which is imported as ``source``, to ``graph``; ``values`` are the tensors that
+        they may read, and get those that they make."""
+        nodes = [(node, item) for node, item in zip(source.nodes, proto.node, strict=True) if not _is_constant(item)]
         for node, _ in nodes:
-            values.update({tensor.name: Value(tensor.name, _UNKNOWN) for tensor in node.outputs if tensor.name})
-        taken: set[str] = set()
-        for node, proto in nodes:
-            name = stem = label(proto)
-            while name in taken:
-                name = f"{stem}.{len(taken)}"
-            taken.add(name)
+            made = [tensor.name for tensor in node.outputs if tensor.name]
+            values.update({name: Value(graph.fresh(name), _UNKNOWN) for name in made})
+        for node, item in nodes:
+            name = stem = label(item)
+            while name in self.labels:
+                name = f"{stem}.{len(self.labels)}"
+            self.labels.add(name)
             operands = [values[tensor.name] if tensor.name else None for tensor in node.inputs]
             results = [values[tensor.name] if tensor.name else None for tensor in node.outputs]
             attrs: dict[str, Any] = {}
             with self.problems.collect():
-                attrs = self.attributes(node, proto, name)
-            self.graph.append(Node(node.op, operands, results, attrs, name, node.domain or ""))
-        self.graph.outputs = [values[info.name] for info in model.graph.output]
-        self.graph.sort()
-        self.unknown = [values[name] for name in sorted(self.broken)]
+                attrs = self.attributes(node, item, name)
+            bodies = [attribute for attribute in item.attribute if attribute.type == AttributeProto.GRAPH]
+            if bodies:
+                names = sorted(set().union(*(free_names(attribute.g) for attribute in bodies)))
+                captured = {name: values[name] for name in names}
+                for each in bodies:
+                    attrs[each.name] = self.body(graph, node.attrs[each.name], each.g, captured)
+                attrs["captured"] = len(captured)
+                operands += captured.values()
+            graph.append(Node(node.op, operands, results, attrs, name, node.domain or ""))
+
+    def body(self, outer: Graph, source: gs.Graph, proto: GraphProto, captured: Mapping[str, Value]) -> Graph:
+        """A nested graph whose inputs are its own, then what stands for the values that it has ``captured``; all its
+        outputs are made by nodes in it, each by another."""
+        graph = outer.nested(proto.name or "body")
+        values: dict[str, Value] = {}
+        for info in proto.input:
+            values[info.name] = graph.add_input(info.name, _UNKNOWN)
+            with self.problems.collect():
+                values[info.name].type = self.nested_type(info)
+        for name, array in self.nested_constants(proto).items():
+            values[name] = graph.constant(name, array)
+        for name, value in captured.items():
+            values[name] = graph.add_input(name, value.type)
+        self.add_nodes(graph, source, proto, values)
+        for info in proto.output:
+            value = values.get(info.name) or Value(info.name, _UNKNOWN)
+            if value.producer is None or graph.is_output(value):
+                alias = Value(graph.fresh(info.name), value.type)
+                graph.append(Node("Identity", [value], [alias], {}, alias.name))
+                value = alias
+            graph.outputs.append(value)
+        graph.sort()
+        return graph
+
+    def nested_type(self, info: ValueInfoProto) -> TensorType:
+        """The declared type of a nested graph's input, which inference replaces: it may be left out. E109."""
+        kind = info.type.WhichOneof("value")
+        if kind not in ("tensor_type", None):
+            what = kind.removesuffix("_type").replace("_", " ")
+            raise ModelError("E109", f"input {info.name} is {what}: only tensors are supported")
+        declared = info.type.tensor_type
+        dtype = dtype_of(declared.elem_type, f"input {info.name}") if declared.elem_type else DType.float32
+        sizes = [size.dim_value if size.HasField("dim_value") else -1 for size in declared.shape.dim]
+        return TensorType(dtype, tuple(sizes) if _has_shape(info) and -1 not in sizes else None)
+
+    def nested_constants(self, proto: GraphProto) -> dict[str, Array]:
+        """The constants of a nested graph, by name; zeros, and a fault reported, where one cannot be read."""
+        result: dict[str, Array] = {}
+        sources: list[tuple[str, Callable[[], Array | None]]] = []
+        for tensor in proto.initializer:
+            sources.append((tensor.name, partial(read_tensor, tensor, self.external, tensor.name)))
+        for sparse in proto.sparse_initializer:
+            name = sparse.values.name
+            sources.append((name, partial(read_sparse, sparse, self.external, name)))
+        for node in filter(_is_constant, proto.node):
+            sources.append((node.output[0], partial(self.constant, node)))
+        for name, read in sources:
+            result[name] = np.zeros((), np.float32)
+            with self.problems.collect():
+                array = read()
+                if array is not None:
+                    result[name] = array
+        return result
+
+    def constant(self, node: NodeProto) -> Array | None:
+        """What a Constant node holds."""
+        name = node.output[0]
+        if (dense := _attribute(node, "value")) is not None:
+            return read_tensor(dense.t, self.external, name)
+        if (sparse := _attribute(node, "sparse_value")) is not None:
+            return read_sparse(sparse.sparse_tensor, self.external, name)
+        return _numbers(node)
 
     def set_default(self, value: Value) -> None:
         """Give an input its default, from which it has its shape where the model declares none."""
@@ -308,7 +392,6 @@ class _Reading:
     def infer(self) -> InferContext:
         """Infer all types. A symbolic size that a node lets have one value only (the channels of a Conv) is fixed."""
         graph = self.graph
-        own = {node.name for node in graph.nodes}  # what branches need holds where they are taken only
         while True:
             bounds, assumptions = dict(graph.bounds), dict(graph.assumptions)
             found = Problems()
@@ -317,7 +400,7 @@ class _Reading:
             fixed: dict[str, Bound] = {}
             for pair, node in graph.assumptions.items():
                 number, size = pair if isinstance(pair[0], int) else pair[::-1]
-                if isinstance(number, int) and node in own and str(size) in known and str(size) not in fixed:
+                if isinstance(number, int) and str(size) in known and str(size) not in fixed:
                     low, high = graph.bounds.get(str(size), (0, None))
                     if low <= number and (high is None or number <= high):
                         fixed[str(size)] = number

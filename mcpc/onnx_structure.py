@@ -80,9 +80,9 @@ def reads(node: NodeProto) -> set[str]:
     return names
 
 
-def check_structure(graph: GraphProto, problems: Problems) -> bool:
-    """Whether there are outputs, every tensor has exactly one producer, and no node needs its own results; reports E103
-    where not."""
+def check_structure(graph: GraphProto, problems: Problems, outer: frozenset[str] = frozenset()) -> bool:
+    """Whether there are outputs, every tensor has exactly one producer, and no node needs its own results, in nested
+    graphs as well, which may read the tensors ``outer``; reports E103 where not."""
     before = len(problems.errors)
 
     def report(message: str, node: NodeProto | None = None) -> None:
@@ -90,7 +90,9 @@ def check_structure(graph: GraphProto, problems: Problems) -> bool:
         problems.add(ModelError("E103", message, op=op, node=name))
 
     made: dict[str, int | None] = {}
-    for name in [*(value.name for value in graph.input), *(tensor.name for tensor in graph.initializer)]:
+    given = [*(value.name for value in graph.input), *(tensor.name for tensor in graph.initializer)]
+    given += [tensor.values.name for tensor in graph.sparse_initializer]
+    for name in given:
         if name in made:
             report(f"tensor {name} has two producers: it is an input or constant twice")
         made[name] = None
@@ -106,20 +108,24 @@ def check_structure(graph: GraphProto, problems: Problems) -> bool:
     for index, node in enumerate(graph.node):
         needs[index] = set()
         for name in sorted(reads(node)):
-            if name not in made:
+            if name not in made and name not in outer:
                 report(f"tensor {name} has no producer", node)
-            elif (producer := made[name]) is not None:
+            elif (producer := made.get(name)) is not None:
                 needs[index].add(producer)
     if not graph.output:
         report("the graph has no outputs")
     for value in graph.output:
-        if value.name not in made:
+        if value.name not in made and value.name not in outer:
             report(f"output {value.name} has no producer")
     try:
         graphlib.TopologicalSorter(needs).prepare()
     except graphlib.CycleError as error:
         circle = [graph.node[index] for index in error.args[1]]
         report("the graph has a cycle: " + " → ".join(map(label, circle)), circle[0])
+    visible = outer | made.keys()
+    for node in graph.node:
+        for inner in subgraphs(node):
+            check_structure(inner, problems, visible)
     return len(problems.errors) == before
 
 

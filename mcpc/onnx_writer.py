@@ -1,4 +1,5 @@
-"""Typed IR out as ONNX at opset :data:`mcpc.ir.OPSET`, in any state: fused nodes become local functions."""
+"""Typed IR out as ONNX, in any state: fused nodes become local functions. The opset is :data:`mcpc.ir.OPSET`, or the
+first behind it that has all operators."""
 
 from __future__ import annotations
 
@@ -15,8 +16,9 @@ from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProt
 from onnx.numpy_helper import from_array
 
 from mcpc.errors import UsageError
-from mcpc.ir import MCPC, OPSET, DType, Graph, Node, TensorType, Value
-from mcpc.onnx_tensors import Array, type_code
+from mcpc.ir import MCPC, DType, Graph, Node, TensorType, Value
+from mcpc.onnx_tensors import Array, raw_bytes, type_code
+from mcpc.onnx_versions import needed_opsets
 
 #: Weights beyond this many bytes go to a file of their own: protobuf ends at 2 GiB.
 LARGEST_INLINE = 1_500_000_000
@@ -85,15 +87,16 @@ def _umask() -> int:
 
 def _external(constants: dict[str, Array], file: BinaryIO, location: str) -> Iterable[TensorProto]:
     for name, array in constants.items():
-        if array.nbytes < _LEAST_EXTERNAL or array.dtype in (DType.int4.numpy, DType.uint4.numpy):
+        if array.nbytes < _LEAST_EXTERNAL:
             yield from_array(np.asarray(array), name)
             continue
         file.write(b"\0" * (-file.tell() % _ALIGNMENT))
         tensor = TensorProto(name=name, data_type=type_code(DType.of(array)), dims=array.shape)
         tensor.data_location = TensorProto.EXTERNAL
-        for key, value in (("location", location), ("offset", file.tell()), ("length", array.nbytes)):
+        data = raw_bytes(array)
+        for key, value in (("location", location), ("offset", file.tell()), ("length", data.nbytes)):
             tensor.external_data.add(key=key, value=str(value))
-        file.write(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+        file.write(data.data)
         yield tensor
 
 
@@ -102,16 +105,19 @@ class _Writer:
 
     def __init__(self, graph: Graph) -> None:
         self.name = graph.name
+        self.opsets = needed_opsets(graph)
         self.functions: dict[bytes, FunctionProto] = {}
         #: Initializers by name.
         self.constants: dict[str, Array] = {}
-        self._taken = {value.name for value in graph.values()}
+        self._taken = graph.names
         self._lifted: dict[int, str] = {}
-        self.proto = self.graph(graph, self.constants)
+        #: What the inputs of bodies that stand for captured tensors are called: as these, by the id of the value.
+        self._captured: dict[int, str] = {}
+        self.proto = self.graph(graph)
 
     def model(self, tensors: Sequence[TensorProto] | None = None) -> ModelProto:
         """The model, with these ``tensors`` as initializers (by default, the constants themselves)."""
-        opsets = [helper.make_opsetid("", OPSET)]
+        opsets = [helper.make_opsetid(domain, version) for domain, version in self.opsets.items()]
         if self.functions:
             opsets.append(helper.make_opsetid(MCPC, 1))
         result = ModelProto(
@@ -125,15 +131,15 @@ class _Writer:
         result.functions.extend(self.functions.values())
         return result
 
-    def graph(self, graph: Graph, constants: dict[str, Array]) -> GraphProto:
-        """``graph`` without its constants, which go to ``constants``."""
+    def graph(self, graph: Graph, captured: int = 0) -> GraphProto:
+        """``graph`` without its constants, and without its last inputs, which are ``captured``."""
         result = GraphProto(name=graph.name or "graph")
         outputs = {id(value) for value in graph.outputs}
-        result.input.extend(_value_info(value) for value in graph.inputs)
+        result.input.extend(_value_info(value) for value in graph.inputs[: len(graph.inputs) - captured])
         result.output.extend(_value_info(value) for value in graph.outputs)
         for value in graph.constants():
             assert value.data is not None
-            constants[value.name] = value.data
+            self.constants[value.name] = value.data
         for node in graph.nodes:
             result.node.append(self.node(node))
             result.value_info.extend(
@@ -142,7 +148,7 @@ class _Writer:
         return result
 
     def node(self, node: Node) -> NodeProto:
-        inputs = ["" if value is None else value.name for value in node.inputs]
+        inputs = ["" if v is None else self._captured.get(id(v), v.name) for v in node.own_inputs]
         outputs = ["" if value is None else value.name for value in node.outputs]
         body = node.body
         if body is not None:
@@ -155,26 +161,25 @@ class _Writer:
         while outputs and not outputs[-1]:
             outputs.pop()
         result = NodeProto(op_type=node.op, domain=node.domain, name=node.name, input=inputs, output=outputs)
-        types = _attribute_types(node)
+        types = self.attribute_types(node)
+        bodies = node.bodies
+        captured = [self._captured.get(id(value), value.name) for value in node.captured_inputs if value is not None]
         for name, value in node.attrs.items():
-            result.attribute.append(self.attribute(name, value, types.get(name)))
+            if name in bodies:
+                inner = bodies[name].inputs[len(bodies[name].inputs) - len(captured) :]
+                self._captured.update(zip(map(id, inner), captured, strict=True))
+                result.attribute.append(helper.make_attribute(name, self.graph(bodies[name], len(captured))))
+            elif name != "captured" or not bodies:
+                result.attribute.append(_attribute(name, value, types.get(name)))
         return result
 
-    def attribute(self, name: str, value: Any, type: int | None) -> AttributeProto:
-        if isinstance(value, Graph):
-            constants: dict[str, Array] = {}
-            nested = self.graph(value, constants)
-            nested.initializer.extend(from_array(np.asarray(array), key) for key, array in constants.items())
-            return helper.make_attribute(name, nested)
-        if isinstance(value, DType):
-            value = type_code(value)
-        elif isinstance(value, np.ndarray):
-            value = from_array(np.asarray(value))
-        elif type == AttributeProto.FLOAT:
-            value = float(value)
-        elif type == AttributeProto.FLOATS:
-            value = [float(item) for item in value]
-        return helper.make_attribute(name, value, attr_type=type)
+    def attribute_types(self, node: Node) -> dict[str, int]:
+        """The types of attributes as ONNX declares them: an empty list does not show its own."""
+        try:
+            schema = onnx.defs.get_schema(node.op, self.opsets[node.domain], node.domain)
+        except onnx.defs.SchemaError:
+            return {}
+        return {name: int(item.type.value) for name, item in schema.attributes.items()}  # type: ignore[attr-defined]
 
     # ---- fused nodes
 
@@ -200,7 +205,7 @@ class _Writer:
                 name = _unused(f"{name}.out", names)
                 result.node.append(helper.make_node("Identity", [value.name], [name]))
             result.output.append(name)
-        result.opset_import.append(helper.make_opsetid("", OPSET))
+        result.opset_import.extend(helper.make_opsetid(domain, version) for domain, version in self.opsets.items())
         if any(node.domain == MCPC for node in result.node):
             result.opset_import.append(helper.make_opsetid(MCPC, 1))
         key = result.SerializeToString(deterministic=True)
@@ -217,6 +222,18 @@ class _Writer:
             self.constants[name] = value.data
             self._lifted[id(value)] = name
         return self._lifted[id(value)]
+
+
+def _attribute(name: str, value: Any, type: int | None) -> AttributeProto:
+    if isinstance(value, DType):
+        value = type_code(value)
+    elif isinstance(value, np.ndarray):
+        value = from_array(np.asarray(value))
+    elif type == AttributeProto.FLOAT:
+        value = float(value)
+    elif type == AttributeProto.FLOATS:
+        value = [float(item) for item in value]
+    return helper.make_attribute(name, value, attr_type=type)
 
 
 def _unused(stem: str, names: set[str]) -> str:
@@ -240,12 +257,3 @@ def _value_info(value: Value) -> ValueInfoProto:
     if type.shape is not None:
         shape = [int(size) if isinstance(size, int) else str(size) if size.is_Symbol else None for size in type.shape]
     return helper.make_tensor_value_info(value.name, type_code(type.dtype), shape)
-
-
-def _attribute_types(node: Node) -> dict[str, int]:
-    """The types of attributes as ONNX declares them: an empty list does not show its own."""
-    try:
-        schema = onnx.defs.get_schema(node.op, OPSET, node.domain)
-    except onnx.defs.SchemaError:
-        return {}
-    return {name: int(item.type.value) for name, item in schema.attributes.items()}  # type: ignore[attr-defined]

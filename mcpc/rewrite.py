@@ -134,10 +134,7 @@ def apply_rules(graph: Graph, rules: Iterable[Rule]) -> dict[str, int]:
 
 def control_flow_graphs(graph: Graph) -> list[Graph]:
     """``graph`` and the bodies of its control flow, inner ones first."""
-    inner = [
-        g for node in graph.nodes if node.body is None for body in node.subgraphs() for g in control_flow_graphs(body)
-    ]
-    return [*inner, graph]
+    return [*(g for node in graph.nodes for body in node.bodies.values() for g in control_flow_graphs(body)), graph]
 
 
 class _Driver:
@@ -209,7 +206,7 @@ def remove_dead(graph: Graph, nodes: Iterable[Node]) -> None:
     while pending:
         node = pending.pop()
         if graph.owns(node) and is_dead(node, graph):
-            pending.extend(value.producer for value in graph.node_reads(node) if value.producer is not None)
+            pending.extend(value.producer for value in node.inputs if value is not None and value.producer is not None)
             graph.remove(node)
 
 

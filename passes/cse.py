@@ -48,7 +48,7 @@ def _merge_constants(graph: Graph) -> None:
 def _merge_nodes(graph: Graph) -> None:
     first: dict[Hashable, Node] = {}
     for node in list(graph.nodes):
-        if not is_pure(node) or any(True for _ in node.subgraphs()):
+        if not is_pure(node) or node.bodies or node.body is not None:
             continue
         kept = first.setdefault(_key(node), node)
         if kept is node:

@@ -69,7 +69,7 @@ class Fold(Pass):
         return found
 
     def _may_fold(self, node: Node, graph: Graph) -> bool:
-        if node.domain or _is_expansion(node) or any(True for _ in node.subgraphs()) or not is_pure(node):
+        if node.domain or _is_expansion(node) or node.bodies or not is_pure(node):
             return False
         if node.is_op("Identity") and graph.is_output(node.output):
             return False  # an output is made by a node, be it this one

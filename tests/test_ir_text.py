@@ -71,23 +71,25 @@ def test_what_was_parsed() -> None:
     assert by_name["c"].dtype == ml_dtypes.int4  # type: ignore[union-attr]
 
 
-def test_control_flow_bodies_read_outer_values() -> None:
+def test_control_flow_bodies_are_given_what_they_capture() -> None:
     text = """\
 graph "outer" {
   input %c: bool[]
   input %x: float32[2]
   const %one: float32[] = 1.0
   %y: float32[2] = Add(%x, %one)
-  %z: float32[2] = If(%c) {
+  %z: float32[2] = If(%c, %y) {
+    captured = 1,
     else_branch = graph "else" {
-      %e: float32[2] = Neg(%y)
+      input %y.1: float32[2]
+      %e: float32[2] = Neg(%y.1)
       output %e
     },
     then_branch = graph "then" {
+      input %y.2: float32[2]
       const %two: float32[] = 2.0
-      %t: float32[2] = Mul(%y, %one)
-      %u: float32[2] = Mul(%t, %two)
-      output %u
+      %t: float32[2] = Mul(%y.2, %two)
+      output %t
     }
   }
   output %z
@@ -95,8 +97,8 @@ graph "outer" {
 """
     graph = parse_graph(text)
     assert format_graph(graph) == text
-    then = graph.nodes[1].attrs["then_branch"]
-    assert then.nodes[0].inputs == (graph.nodes[0].output, graph.nodes[0].inputs[1])
+    branch = graph.nodes[1].bodies["then_branch"]
+    assert branch.fresh("e") != "e"  # names are unique over all graphs
 
 
 def test_large_constants_print_as_digests_that_tell_them_apart() -> None:

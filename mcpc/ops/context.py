@@ -22,7 +22,8 @@ SMALL = 1024
 
 INTEGERS = frozenset(t for t in DType if t.name in {f"{u}int{n}" for u in ("", "u") for n in (8, 16, 32, 64)})
 FLOATS = frozenset({DType.float32, DType.float16, DType.bfloat16, DType.float64})
-ALL_FLOATS = frozenset(t for t in DType if t.is_float)
+FLOAT8 = frozenset({DType.float8e4m3fn, DType.float8e4m3fnuz, DType.float8e5m2, DType.float8e5m2fnuz})
+ALL_FLOATS = FLOATS | FLOAT8
 NUMBERS = INTEGERS | FLOATS
 #: What ONNX lets take part in products and sums.
 WIDE = FLOATS | {DType.int32, DType.int64, DType.uint32, DType.uint64}
@@ -56,8 +57,15 @@ class InferContext:
             return np.empty([int(size) for size in value.shape], dtype=object)
         return self._contents.get(id(value))
 
+    def nested(self) -> InferContext:
+        """The context of a control-flow body, whose assumptions hold where it runs only."""
+        inner = InferContext()
+        inner._contents, inner.bounds = self._contents, self.bounds
+        return inner
+
     def remember(self, value: Value, contents: Contents | None) -> None:
         """Keep what ``value`` holds. Elements that its type may not hold are forgotten."""
+        self._contents.pop(id(value), None)
         if contents is None or contents.size > SMALL or value.dtype not in INTEGERS | {DType.bool}:
             return
         low, high = (0, 1) if value.dtype is DType.bool else _limits(value.dtype)

@@ -25,7 +25,7 @@ def infer_graph(
     """
     own = Problems() if problems is None else problems
     context = InferContext() if context is None else context
-    _infer_nodes(graph, own, context, unknown)
+    infer_nodes(graph, own, context, unknown)
     if problems is None:
         own.raise_if_any()
     graph.bounds = context.bounds | graph.bounds
@@ -33,12 +33,13 @@ def infer_graph(
     return context
 
 
-def _infer_nodes(graph: Graph, problems: Problems, context: InferContext, unknown: Iterable[Value] = ()) -> None:
+def infer_nodes(graph: Graph, problems: Problems, context: InferContext, unknown: Iterable[Value] = ()) -> None:
+    """:func:`infer_graph` with what it finds left in ``context``."""
     faulty = {id(value) for value in unknown}
     for node in graph.nodes:
         if find(node.domain, node.op) is None:
             problems.add(unsupported(node.domain, node.op, node.name, opset_of(graph, node.domain)))
-        elif not any(id(value) in faulty for value in graph.node_reads(node)):
+        elif not any(id(value) in faulty for value in node.inputs):
             try:
                 infer_node(node, context)
                 continue
@@ -84,7 +85,7 @@ def infer_fused(node: Node, context: InferContext) -> list[TensorType]:
             inner.type = outer.type
             context.remember(inner, context.contents(outer))
     problems = Problems()
-    _infer_nodes(body, problems, context)
+    infer_nodes(body, problems, context)
     problems.raise_if_any()
     return [replace(value.type, layout=None, quant=None, sparsity=None) for value in body.outputs]
 
