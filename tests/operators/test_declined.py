@@ -69,7 +69,6 @@ CASES = [
     op("MaxPool with indices only", "E102", "MaxPool", X, outputs=[False, True], kernel_shape=[2, 2]),
     op("Dropout with a mask", "E102", "Dropout", ROW, outputs=2),
     lstm("LSTM, activation that does not exist", activations=["Sigmoid", "Softsine", "Tanh"]),
-    op("LSTM with computed weights", "E102", "LSTM", (5, 2, 3), (1, 16, 3), W((1, 16, 4)), outputs=3, hidden_size=4),
     op("Attention, float64", "E102", "Attention", *[np.ones((1, 2, 3, 4))] * 3),
     op("Attention, heads of many components", "E102", "Attention", *[(1, 1, 1, 2049)] * 3),
     op("RotaryEmbedding, float64", "E102", "RotaryEmbedding", *[np.ones((1, 2, 3, 4)), *[np.ones((1, 3, 2))] * 2]),

@@ -216,6 +216,8 @@ MCP26_INLINE v8i v8f_isnan(v8f x) { return x != x; }
 
 MCP26_INLINE v8d v8d_max(v8d a, v8d b) { return __builtin_elementwise_maximum(a, b); }
 MCP26_INLINE v8d v8d_min(v8d a, v8d b) { return __builtin_elementwise_minimum(a, b); }
+MCP26_INLINE v8d v8d_relu(v8d x) { return v8d_max(x, 0.0); }
+MCP26_INLINE v8d v8d_clip(v8d x, double low, double high) { return v8d_min(v8d_max(x, low), high); }
 MCP26_INLINE v8d v8d_abs(v8d x) { return (v8d)((v8q)x & 0x7fffffffffffffffu); }
 MCP26_INLINE v8d v8d_neg(v8d x) { return (v8d)((v8q)x ^ 0x8000000000000000u); }
 MCP26_INLINE v8d v8d_copysign(v8d magnitude, v8d sign) {

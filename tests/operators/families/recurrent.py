@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 
@@ -13,9 +14,19 @@ FAMILY = Family("recurrent")
 #: onnx.reference knows only the forward direction without peepholes, lengths or clip.
 ORT_ONLY = {"judges": (ORT,), "because": "onnx.reference knows no such form"}
 ONNX_ONLY = {"judges": (ONNX,), "because": "ONNX Runtime knows no layout 1"}
+DOUBLE = {"judges": (ONNX,), "because": "ONNX Runtime knows no float64", "tolerance": 1e-12}
 
 #: Operator: gates, states.
 FORMS = {"LSTM": (4, 2), "GRU": (3, 1), "RNN": (1, 1)}
+
+
+def typed(name: str, operand: Any, dtype: type) -> Any:
+    """``operand`` with numbers of this type, drawn anew where it is a shape; lengths stay as they are."""
+    if operand is None or isinstance(operand, np.ndarray):
+        return operand
+    shape = operand.values if isinstance(operand, W) else operand
+    drawn = np.random.default_rng([crc32(name.encode()), *shape]).standard_normal(shape).astype(dtype)
+    return W(drawn) if isinstance(operand, W) else drawn
 
 
 def recurrent(
@@ -31,29 +42,40 @@ def recurrent(
     initial: str = "",
     peepholes: bool = False,
     outputs: tuple[bool, ...] = (),
+    computed: str = "",
+    dtype: type = np.float32,
     **attrs: Any,
 ) -> None:
-    """``initial`` says where the first state comes from: "computed", "constant", or nowhere."""
+    """``initial`` says where the first state comes from: "computed", "constant", or nowhere. ``computed`` names those
+    of W, R, B and P that are not constant."""
     gates, states = FORMS[op]
     is_batch_first = attrs.get("layout", 0)
     outputs = outputs or (True,) * (1 + states)
     directions = 2 if attrs.get("direction") == "bidirectional" else 1
     state: Any = (batch, directions, hidden) if is_batch_first else (directions, batch, hidden)
     first = {"": None, "computed": state, "constant": W(state)}[initial]
+
+    def weight(name: str, *shape: int) -> Any:
+        return (directions, *shape) if name in computed else W((directions, *shape))
+
     operands = [
         (batch, time, size) if is_batch_first else (time, batch, size),
-        W((directions, gates * hidden, size)),
-        W((directions, gates * hidden, hidden)),
-        W((directions, 2 * gates * hidden)) if bias else None,
+        weight("W", gates * hidden, size),
+        weight("R", gates * hidden, hidden),
+        weight("B", 2 * gates * hidden) if bias else None,
         None if lengths is None else np.array(lengths, np.int32),
         *[first] * states,
-        W((directions, 3 * hidden)) if peepholes else None,
+        weight("P", 3 * hidden) if peepholes else None,
     ]
     while operands[-1] is None:
         operands.pop()
+    if dtype is not np.float32:
+        operands = [typed(f"{op}, {name}", operand, dtype) for operand in operands]
     plain = {"layout", "linear_before_reset"}
     is_plain = set(attrs) <= plain and lengths is None and not initial and not peepholes and all(outputs)
-    case = ONNX_ONLY if is_batch_first else {} if is_plain else ORT_ONLY
+    case = DOUBLE if dtype is np.float64 else ONNX_ONLY if is_batch_first else {} if is_plain else ORT_ONLY
+    if dtype is np.float16:
+        case = {**case, "tolerance": 2e-3}
     FAMILY.op(f"{op}, {name}", op, *operands, outputs=outputs, hidden_size=hidden, case=case, **attrs)
 
 
@@ -147,3 +169,26 @@ lstm(
     activation_alpha=[0.3, 0.125],
     activation_beta=[0.4],
 )
+
+# ---- weights that are not constant, with the attributes that their packing depends on
+lstm("W and R are inputs", computed="WR")
+lstm("all are inputs", computed="WRBP", peepholes=True, direction="bidirectional", initial="computed", lengths=[3, 5])
+lstm("R is an input", computed="R", direction="reverse", hidden=17, size=9)
+lstm("all are inputs, batch first", computed="WRB", layout=1)
+lstm("inputs, clip and input_forget", computed="WRB", clip=0.5, input_forget=1)
+gru("W and R are inputs", computed="WR", bias=False)
+gru("all are inputs", computed="WRB", direction="bidirectional", initial="computed", lengths=[2, 5], hidden=9)
+gru("B is an input", computed="B")
+rnn("all are inputs", computed="WRB", direction="bidirectional", activations=["Relu", "Elu"], activation_alpha=[0.7])
+rnn("W is an input", computed="W", batch=1, hidden=17)
+for declare in (lstm, gru, rnn):
+    declare("an item without steps", lengths=[0, 4], initial="computed")
+
+# ---- other types
+for declare in (lstm, gru, rnn):
+    declare("float16", dtype=np.float16, direction="bidirectional")
+    declare("float16, all are inputs", dtype=np.float16, computed="WRB")
+    declare("float64", dtype=np.float64, direction="bidirectional", hidden=9)
+    declare("float64, all are inputs", dtype=np.float64, computed="WRB")
+    declare("float64, batch first", dtype=np.float64, layout=1, computed="R")
+lstm("float64, peepholes and states", dtype=np.float64, peepholes=True, initial="computed")
