@@ -1,4 +1,5 @@
-"""Brings a model into the one form that the reader knows: no local functions, opset :data:`mcpc.ir.OPSET`."""
+"""Brings a model into the one form that the reader knows: no local functions, opset :data:`mcpc.ir.OPSET` and the
+operators that later ones have added."""
 
 from __future__ import annotations
 
@@ -16,6 +17,7 @@ from mcpc.errors import ModelError, Problems
 from mcpc.ir import OPSET
 from mcpc.onnx_legacy import rewrite_after_conversion, rewrite_before_conversion
 from mcpc.onnx_structure import label, opsets_of, walk
+from mcpc.ops.registry import definitions, find
 
 #: A model that grows beyond this many nodes by inlining is refused: nested functions can multiply without end.
 MOST_NODES = 1_000_000
@@ -69,19 +71,42 @@ def inline_functions(model: ModelProto) -> ModelProto:
         raise ModelError("E107", f"local functions cannot be inlined: {_first_line(error)}") from None
 
 
+def _expand_definitions(model: ModelProto) -> ModelProto:
+    """``model`` with what ONNX declares by a function in place of the operators that nobody declares here."""
+    opsets = opsets_of(model)
+    if not any(_is_function(node, opsets) for node in walk(model.graph.node)):
+        return model
+    kept = [(definition.domain, definition.name) for definition in definitions()]
+    try:
+        return onnx.inliner.inline_selected_functions(model, kept, exclude=True, inline_schema_functions=True)
+    except Exception:  # the C++ inliner raises plain RuntimeError and its relatives; the operator is reported later
+        return model
+
+
+def _is_function(node: NodeProto, opsets: dict[str, int]) -> bool:
+    if find(node.domain, node.op_type) is not None:
+        return False
+    try:
+        schema = onnx.defs.get_schema(node.op_type, opsets.get(node.domain, 1), node.domain)
+    except onnx.defs.SchemaError:
+        return False
+    return bool(schema.has_function or schema.has_context_dependent_function)
+
+
 def convert_opset(model: ModelProto, problems: Problems) -> tuple[ModelProto | None, set[str]]:
     """``model`` at opset :data:`OPSET`, and the tensors that are lost since the nodes making them do not convert.
 
     Those nodes are reported with E107 and left out; their results are inputs of the model instead. None where even
-    the rest does not convert. Operators that ONNX does not know stay as they are.
+    the rest does not convert. Operators that ONNX does not know stay as they are, and so do those that are newer.
     """
+    model = _expand_definitions(model)
     opsets = opsets_of(model)
     opset = opsets.get("", OPSET)
     del model.opset_import[:]
     for domain, version in {**opsets, "": opset, _HIDDEN: 1}.items():
         model.opset_import.append(helper.make_opsetid(domain, version))
     for node in walk(model.graph.node):
-        if node.domain == "" and (not _is_known(node.op_type, opset) or _reads_as_before(node, opset)):
+        if node.domain == "" and (not _is_known(node.op_type, opset) or _is_newer(node, opset)):
             node.domain = _HIDDEN
     rewrite_before_conversion(model.graph, opset)
     lost: set[str] = set()
@@ -152,19 +177,17 @@ def _is_known(op: str, opset: int) -> bool:
     return True
 
 
-def _reads_as_before(node: NodeProto, opset: int) -> bool:
-    """Whether ONNX changed a node's operator after :data:`OPSET`, but not what this node means.
-
-    Since then operators got more types, which the converter takes for an obstacle, and SpaceToDepth a second mode.
-    Operators that are new are reported as unknown, which says more than that they do not convert.
-    """
-    if onnx.defs.get_schema(node.op_type, opset, "").since_version <= OPSET:
+def _is_newer(node: NodeProto, opset: int) -> bool:
+    """Whether ONNX added or changed a node's operator after :data:`OPSET`. What was changed got more types and
+    attributes: these operators are declared as they are in the newest opset. Of the attributes, those that only say
+    what holds without them go, so that the node is one of the older opset where it can be."""
+    schema = onnx.defs.get_schema(node.op_type, opset, "")
+    if schema.since_version <= OPSET:
         return False
-    modes = [attribute for attribute in node.attribute if attribute.name == "mode" and node.op_type == "SpaceToDepth"]
-    if any(attribute.s != b"DCR" for attribute in modes):
-        return False
-    for attribute in modes:
-        node.attribute.remove(attribute)
+    for attribute in list(node.attribute):
+        declared = schema.attributes.get(attribute.name)
+        if declared is not None and attribute == declared.default_value:
+            node.attribute.remove(attribute)
     return True
 
 

@@ -7,19 +7,19 @@ import onnx
 
 from mcpc import debug
 from mcpc.comparison import Comparison, compare
-from mcpc.errors import PassError
+from mcpc.errors import McpcError, PassError
 from mcpc.ir import Graph, Node
 from mcpc.onnx_writer import to_model
-from mcpc.reference import Array, run_model
 from mcpc.sample_inputs import sample_inputs
+from mcpc.verification import Array, judge
 
 _SEED = 0
 
 
 class NumericCheck:
-    """Compares every state of a graph with the first one on the same seeded inputs, by ONNX Runtime.
+    """Compares every state of a graph with the first one on the same seeded inputs, by :func:`mcpc.verification.judge`.
 
-    Raises :class:`PassError` E201 where ONNX Runtime cannot run the first state, and what :func:`sample_inputs` raises.
+    Raises :class:`PassError` E201 where that cannot run the first state, and what :func:`sample_inputs` raises.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -67,9 +67,9 @@ class NumericCheck:
 
     def _run(self, model: onnx.ModelProto, names: list[str], what: str, pass_name: str = "") -> list[Array]:
         try:
-            return run_model(model.SerializeToString(), self._feeds, names)
-        except Exception as error:  # ONNX Runtime's exceptions share no base class
-            raise PassError("E201", f"ONNX Runtime cannot run {what}: {error}", pass_name=pass_name) from error
+            return judge(model.SerializeToString(), names)(self._feeds)
+        except McpcError as error:
+            raise PassError("E201", f"{error.message}, in {what}", pass_name=pass_name) from error
 
 
 def _differing(names: list[str], got: list[Array], want: list[Array], tolerance: float) -> list[Comparison]:

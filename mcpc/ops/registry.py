@@ -30,6 +30,9 @@ class Cost:
 #: Contents of an integer or bool tensor: an object array of integers and sympy expressions, None where unknown.
 Contents = np.ndarray[Any, np.dtype[np.object_]]
 
+#: The newest opset of ai.onnx of which operators are declared: graphs are of :data:`OPSET`, with what newer ones add.
+NEWEST = 28
+
 #: The largest error that a correct float32 kernel may show, relative to the range of the output.
 EXACT, ROUNDED, ACCUMULATED = 0.0, 1e-6, 1e-4
 
