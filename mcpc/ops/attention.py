@@ -118,8 +118,8 @@ def infer_attention(node: Node, context: InferContext) -> list[TensorType]:
         fail(node, f"Q, K and V differ in rank: {', '.join(map(show, types))}")
     s = attention_sizes(node)
     if mask is not None and mask.shape is not None:
-        if len(mask.shape) not in (2, 3, 4):
-            fail(node, f"the mask has rank {len(mask.shape)}, 2 to 4 is needed")
+        if not 1 <= len(mask.shape) <= 4:
+            fail(node, f"the mask has rank {len(mask.shape)}, 1 to 4 is needed")
         last = mask.shape[-1]
         is_short = isinstance(last, int) and isinstance(s.total, int) and 1 < last < s.total
         full = (s.batch, s.heads, s.rows, last if is_short else s.total)

@@ -1,4 +1,4 @@
-"""Operators whose result depends on where an element is: CumSum, Trilu, EyeLike, ReverseSequence."""
+"""Operators whose result depends on where an element is: CumSum, CumProd, Trilu, EyeLike, ReverseSequence."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mcpc.ops.context import (
     unify,
 )
 from mcpc.ops.reduce import cost_reduce
-from mcpc.ops.registry import ACCUMULATED, EXACT, OpDef, moves, register
+from mcpc.ops.registry import ACCUMULATED, EXACT, NEWEST, OpDef, moves, register
 
 
 def infer_cumulative(node: Node, context: InferContext) -> list[TensorType]:
@@ -28,7 +28,7 @@ def infer_cumulative(node: Node, context: InferContext) -> list[TensorType]:
 
 
 def scan_axis(node: Node, context: InferContext) -> int | None:
-    """The axis of CumSum, counted from the front; None where only data can show."""
+    """The axis of CumSum or CumProd, counted from the front; None where only data can show."""
     x = type_of(node, 0)
     expect(node, 1, {DType.int32, DType.int64})
     expect_rank(node, 1, 0, 1)
@@ -77,6 +77,7 @@ def infer_reverse_sequence(node: Node, context: InferContext) -> list[TensorType
 
 register(
     OpDef("CumSum", infer_cumulative, cost_reduce, ACCUMULATED, (11, OPSET)),
+    OpDef("CumProd", infer_cumulative, cost_reduce, ACCUMULATED, (26, NEWEST)),
     OpDef("Trilu", infer_trilu, moves, EXACT, (14, OPSET)),
     OpDef("EyeLike", infer_eye_like, moves, EXACT, (9, OPSET)),
     OpDef("ReverseSequence", infer_reverse_sequence, moves, EXACT, (10, OPSET)),

@@ -185,6 +185,7 @@ def infer_depth_to_space(node: Node, context: InferContext) -> list[TensorType]:
 
 def infer_space_to_depth(node: Node, context: InferContext) -> list[TensorType]:
     x, block = _blocks(node)
+    choice(node, "mode", "DCR", ("DCR", "CRD"))
     if x.shape is None:
         return [TensorType(x.dtype, None)]
     n, c, h, w = x.shape

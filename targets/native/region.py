@@ -14,7 +14,7 @@ DEQUANTIZED = (DType.int8, DType.uint8, DType.int4, DType.uint4, DType.float8e4m
 
 def is_expansion(node: Node | None) -> bool:
     """Whether ``node`` makes a float32 weight from constants of fewer bytes, as a kernel can do while it reads them."""
-    if node is None or not all(value is None or value.is_constant for value in node.inputs):
+    if node is None or not node.inputs or not all(value is None or value.is_constant for value in node.inputs):
         return False
     source = node.inputs[0]
     is_one = node.is_op("Cast", "DequantizeLinear") and node.output.dtype is DType.float32

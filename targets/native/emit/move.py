@@ -224,7 +224,11 @@ def space_to_depth(b: KernelBuilder) -> None:
     sn, sc, sh, sw = source.type.strides
     on, oc, oh, ow = out.strides
     sizes = (n, block, block, c, out.dims[2], out.dims[3])
-    to = (on, dim(oc * c * block), dim(oc * c), oc, oh, ow)
+    if b.anchor.attrs.get("mode", "DCR") == "DCR":
+        row, column, channel = dim(oc * c * block), dim(oc * c), oc
+    else:
+        row, column, channel = dim(oc * block), oc, dim(oc * block * block)
+    to = (on, row, column, channel, oh, ow)
     _blocks(b, "space to depth", source, sizes, to, (sn, sh, sw, sc, dim(sh * block), dim(sw * block)))
 
 

@@ -1,4 +1,5 @@
-"""CumSum, and what keeps, moves or makes elements by where they are: Trilu, EyeLike, ReverseSequence, Range."""
+"""CumSum and CumProd, and what keeps, moves or makes elements by where they are: Trilu, EyeLike, ReverseSequence,
+Range."""
 
 from __future__ import annotations
 
@@ -16,17 +17,18 @@ from .reduce import collapsed
 from .registry import emits, finds_sizes
 
 
-@emits("CumSum")
+@emits("CumSum", "CumProd")
 def cumulate(b: KernelBuilder) -> None:
     x, axis_value = b.outer(b.anchor.inputs[0]), b.outer(b.anchor.inputs[1])
     suffix = SUFFIXES.get(x.dtype, "")
     if suffix not in ("f32", "f64", "i32", "i64", "u32", "u64"):
         raise unsupported(b.node, f"an operand of type {x.dtype.name}")
-    b.label = "cumulative sum"
+    b.label = "cumulative product" if b.anchor.is_op("CumProd") else "cumulative sum"
     b.headers += ["scan.h", "index.h"]
     rank = len(x.type.dims)
     axis = scan_axis(b.anchor, b.context)
-    flags = ", ".join(str(int(bool(b.anchor.attrs.get(name, 0)))) for name in ("exclusive", "reverse"))
+    is_set = [bool(b.anchor.attrs.get(name, 0)) for name in ("exclusive", "reverse")]
+    flags = ", ".join(str(int(flag)) for flag in (b.anchor.is_op("CumProd"), *is_set))
     if axis is not None:
         outer, count, inner = map(b.size, collapsed(x.type, [axis] if rank else []))
         b.units = f"cumulate_units({outer}, {inner})"

@@ -1,4 +1,4 @@
-/* scan.h: CumSum, and what keeps or moves elements by where they are: Trilu, EyeLike, ReverseSequence, Range. All
+/* scan.h: CumSum and CumProd, and what keeps or moves elements by where they are: Trilu, EyeLike, ReverseSequence, Range. All
  * tensors are contiguous.
  */
 #ifndef MCP26_SCAN_H
@@ -12,35 +12,35 @@ MCP26_INLINE int64_t cumulate_units(int64_t outer, int64_t inner) {
     return outer * mcp26_ceil_div(inner, SCAN_COLUMNS);
 }
 
-/* Sums along the middle of [outer][n][inner], in order, from the end if is_reverse; if is_exclusive, without the
- * element itself. Units: outer x groups of SCAN_COLUMNS columns. */
-#define SCAN_DEFINE_SUM(NAME, V, T)                                                                                    \
-    MCP26_INLINE void cumulate_##NAME(int64_t is_exclusive, int64_t is_reverse, int64_t n, int64_t inner, const T *x,  \
-                                      T *y, int64_t begin, int64_t end) {                                              \
+/* Sums, or products, along the middle of [outer][n][inner], in order, from the end if is_reverse; if is_exclusive,
+ * without the element itself. Units: outer x groups of SCAN_COLUMNS columns. */
+#define SCAN_DEFINE_CUMULATE(NAME, V, T)                                                                               \
+    MCP26_INLINE void cumulate_##NAME(int64_t is_product, int64_t is_exclusive, int64_t is_reverse, int64_t n,         \
+                                      int64_t inner, const T *x, T *y, int64_t begin, int64_t end) {                   \
         int64_t groups = mcp26_ceil_div(inner, SCAN_COLUMNS);                                                          \
         for (int64_t u = begin; u < end; u++) {                                                                        \
             int64_t column = u % groups * SCAN_COLUMNS, some = mcp26_min(SCAN_COLUMNS, inner - column);                \
             int64_t at = u / groups * n * inner + column;                                                              \
             V sum[SCAN_COLUMNS / 8];                                                                                   \
-            MCP26_UNROLL for (int k = 0; k < SCAN_COLUMNS / 8; k++) sum[k] = (T)0;                                     \
+            MCP26_UNROLL for (int k = 0; k < SCAN_COLUMNS / 8; k++) sum[k] = is_product ? (T)1 : (T)0;                 \
             for (int64_t j = 0; j < n; j++) {                                                                          \
                 int64_t i = at + (is_reverse ? n - 1 - j : j) * inner;                                                 \
                 MCP26_UNROLL for (int k = 0; k < SCAN_COLUMNS / 8; k++) {                                              \
                     int64_t lanes = mcp26_min(8, some - 8 * k);                                                        \
                     if (lanes <= 0) continue;                                                                          \
-                    V next = sum[k] + V##_load(x + i + 8 * k, lanes);                                                  \
+                    V more = V##_load(x + i + 8 * k, lanes), next = is_product ? sum[k] * more : sum[k] + more;        \
                     V##_store(y + i + 8 * k, is_exclusive ? sum[k] : next, lanes);                                     \
                     sum[k] = next;                                                                                     \
                 }                                                                                                      \
             }                                                                                                          \
         }                                                                                                              \
     }
-SCAN_DEFINE_SUM(f32, v8f, float)
-SCAN_DEFINE_SUM(f64, v8d, double)
-SCAN_DEFINE_SUM(i32, v8i, int32_t)
-SCAN_DEFINE_SUM(i64, v8l, int64_t)
-SCAN_DEFINE_SUM(u32, v8u, uint32_t)
-SCAN_DEFINE_SUM(u64, v8q, uint64_t)
+SCAN_DEFINE_CUMULATE(f32, v8f, float)
+SCAN_DEFINE_CUMULATE(f64, v8d, double)
+SCAN_DEFINE_CUMULATE(i32, v8i, int32_t)
+SCAN_DEFINE_CUMULATE(i64, v8l, int64_t)
+SCAN_DEFINE_CUMULATE(u32, v8u, uint32_t)
+SCAN_DEFINE_CUMULATE(u64, v8q, uint64_t)
 
 #define SCAN_DEFINE(BITS, T)                                                                                           \
     /* y[item][rows][columns]: x on and above the diagonal k (is_upper), or on and below it, 0 elsewhere. Units:       \
