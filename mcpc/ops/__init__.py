@@ -34,6 +34,7 @@ from mcpc.ops import (  # noqa: F401
     select,
     shape,
     signal,
+    state,
     vision,
 )
 from mcpc.ops.context import InferContext

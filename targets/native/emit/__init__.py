@@ -24,6 +24,7 @@ from . import (
     select,
     sizes,
     spatial,
+    state,
     vision,
     windows,
 )
@@ -57,6 +58,7 @@ __all__ = [
     "select",
     "sizes",
     "spatial",
+    "state",
     "vision",
     "windows",
 ]
