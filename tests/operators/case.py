@@ -12,6 +12,7 @@ import onnx
 from onnx.reference import ReferenceEvaluator
 
 from mcpc import ops
+from mcpc.ir import OPSET
 from mcpc.reference import run_model
 from mcpc.verification import Comparison, compare
 
@@ -34,13 +35,14 @@ class Case:
     judges: tuple[str, ...] = BOTH
     because: str = ""
     tolerance: float | None = None
+    opset: int = OPSET
 
     def __str__(self) -> str:
         return f"{self.family}/{self.name}"
 
     @functools.cached_property
     def graph(self) -> Graph:
-        graph = Graph(f"{self}/")
+        graph = Graph(f"{self}/", self.opset)
         self.build(graph)
         assert graph.outputs, self
         return graph
@@ -86,10 +88,11 @@ JUDGES: dict[str, Callable[[bytes, dict[str, Array], Sequence[str]], dict[str, A
 
 @dataclass
 class Family:
-    """Cases that are compiled together, as one model."""
+    """Cases that are compiled together, as one model of this ``opset``."""
 
     name: str
     cases: list[Case] = field(default_factory=list)
+    opset: int = OPSET
 
     def graph(self, name: str, build: Callable[[Graph], Any], **options: Any) -> None:
         """Declare a case. ``build`` adds nodes and returns the output's name, or a list of them."""
@@ -99,7 +102,7 @@ class Family:
             graph.output(*([result] if isinstance(result, str) else [each for each in result if each]))
 
         assert name not in {case.name for case in self.cases}, name
-        self.cases.append(Case(self.name, name, complete, **options))
+        self.cases.append(Case(self.name, name, complete, opset=self.opset, **options))
 
     def op(
         self, name: str, op: str, *operands: Operand, outputs: int | Sequence[bool] = 1, case: Any = None, **attrs: Any

@@ -18,6 +18,9 @@ Array = np.ndarray[Any, Any]
 #: The first version of ONNX's file format that knows :data:`mcpc.ir.OPSET`.
 IR_VERSION = 12
 
+#: The versions of domains that are beyond their first.
+VERSIONS = {"ai.onnx.ml": 5}
+
 
 @dataclass(frozen=True)
 class Weight:
@@ -32,14 +35,16 @@ Operand = str | Array | tuple[int, ...] | Weight | None
 
 
 class Graph:
-    """A graph under construction. ``prefix`` starts every name, and seeds the numbers that are drawn.
+    """A graph under construction, of an ``opset`` of ai.onnx. ``prefix`` starts every name, and seeds the numbers that
+    are drawn.
 
     >>> g = Graph("case/")
     >>> g.output(g("Relu", g("Conv", (1, 3, 8, 8), Weight((4, 3, 3, 3)))))
     """
 
-    def __init__(self, prefix: str) -> None:
+    def __init__(self, prefix: str, opset: int = OPSET) -> None:
         self.prefix = prefix
+        self.opset = opset
         self.nodes: list[NodeProto] = []
         self.constants: dict[str, Array] = {}
         self.feeds: dict[str, Array] = {}
@@ -99,6 +104,7 @@ class Model:
     constants: dict[str, Array] = field(default_factory=dict)
     feeds: dict[str, Array] = field(default_factory=dict)
     outputs: dict[str, Array] = field(default_factory=dict)
+    opset: int = OPSET
 
     @classmethod
     def of(cls, graphs: Iterable[Graph], expected: Mapping[str, Array]) -> Model:
@@ -108,6 +114,7 @@ class Model:
             model.constants |= graph.constants
             model.feeds |= graph.feeds
             model.outputs |= {name: expected[name] for name in graph.outputs}
+            model.opset = max(model.opset, graph.opset)
         return model
 
     def serialize(self) -> bytes:
@@ -118,7 +125,7 @@ class Model:
             [_declare(name, array) for name, array in self.outputs.items()],
             [numpy_helper.from_array(array, name) for name, array in self.constants.items()],
         )
-        return _model(graph)
+        return _model(graph, self.opset)
 
 
 def serialize_untyped(graph: Graph) -> bytes:
@@ -130,12 +137,12 @@ def serialize_untyped(graph: Graph) -> bytes:
         [helper.make_empty_tensor_value_info(name) for name in graph.outputs],
         [numpy_helper.from_array(array, name) for name, array in graph.constants.items()],
     )
-    return _model(proto)
+    return _model(proto, graph.opset)
 
 
-def _model(graph: onnx.GraphProto) -> bytes:
-    opsets = [helper.make_opsetid("", OPSET)]
-    opsets += [helper.make_opsetid(domain, 1) for domain in sorted({node.domain for node in graph.node} - {""})]
+def _model(graph: onnx.GraphProto, opset: int) -> bytes:
+    domains = sorted({node.domain for node in graph.node} - {""})
+    opsets = [helper.make_opsetid("", opset), *(helper.make_opsetid(name, VERSIONS.get(name, 1)) for name in domains)]
     model = helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION)
     return model.SerializeToString()
 
