@@ -114,7 +114,7 @@ class _Widening:
         for value in dict.fromkeys(inputs):
             if value is not None and value in self.held:
                 narrow = Value(self.graph.fresh(value.name), value.type)
-                cast = _cast(self._wide(node, value), narrow, f"{value.name} to {value.dtype.name}")
+                cast = _cast(self._wide(node, value), narrow, f"{narrow.name} to {value.dtype.name}")
                 self.graph.insert_before(node, [cast])
                 inputs = [narrow if each is value else each for each in inputs]
         self.graph.set_inputs(node, inputs)

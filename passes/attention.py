@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from mcpc import ops
+from mcpc.halves import HALVES
 from mcpc.ir import DType, Graph, Node, Value, dim
 from mcpc.ops.context import same
 from mcpc.pipeline import Pass, PassContext
-from mcpc.rewrite import constant_of, control_flow_graphs, made_by, only_user
+from mcpc.rewrite import constant_of, control_flow_graphs, made_by, only_user, remove_dead
 
 from .fuse import replace_by_fused
 from .rules.shapes import constant_scalar, same_dims, same_type
@@ -17,12 +18,16 @@ from .rules.shapes import constant_scalar, same_dims, same_type
 #: Batch, heads, rows, columns.
 MAX_RANK = 4
 
+#: What scores may be on their way from the product to the Softmax.
+_SCORES = (DType.float32, *HALVES)
+
 
 @dataclass(frozen=True)
 class FuseAttention(Pass):
     """The fused node has kind "attention"; its body holds the parts as they were, in this order: what repeats heads of
     keys and values; scalar factors of queries and keys; MatMul; elementwise operators of its result and any that
-    broadcast to it; Softmax; perhaps Where(IsNaN(p), 0, p); MatMul."""
+    broadcast to it; Softmax; perhaps Where(IsNaN(p), 0, p); MatMul. In a network of 16-bit floats the scores are
+    rounded as it has it, probabilities and results are not."""
 
     name: ClassVar[str] = "attention"
 
@@ -32,6 +37,8 @@ class FuseAttention(Pass):
                 for node in list(inner.nodes):
                     parts = _parts(node, inner) if node.is_op("MatMul") else None
                     if parts is not None:
+                        for value in (node.inputs[0], *_copies(node.output)):
+                            _leave_unrounded(value, inner)
                         ctx.decide(node, "fuse", "the scores need not go through memory", operators=len(parts))
                         replace_by_fused(inner, parts, "attention")
         return graph
@@ -112,6 +119,8 @@ def _repeat(value: Value | None, graph: Graph) -> list[Node]:
 
 def _softmax(value: Value | None, graph: Graph) -> tuple[Node, list[Node]] | None:
     """The Softmax over the last axis that makes ``value``, and the nodes that replace its NaN by 0."""
+    if value is not None and only_user(value, graph):
+        value = _unrounded(value, graph)
     if value is None or not only_user(value, graph):
         return None
     guard: list[Node] = []
@@ -131,27 +140,51 @@ def _softmax(value: Value | None, graph: Graph) -> tuple[Node, list[Node]] | Non
     return (softmax, guard) if axis in (-1, softmax.output.type.rank - 1) else None
 
 
+def _unrounded(value: Value | None, graph: Graph) -> Value | None:
+    """What ``value`` is before it is rounded to 16 bits, which nothing else reads; else itself."""
+    wide = made_by(value, "Cast")
+    narrow = made_by(wide.inputs[0], "Cast") if wide is not None else None
+    source = narrow.inputs[0] if narrow is not None else None
+    if wide is None or narrow is None or source is None or narrow.output.dtype not in HALVES:
+        return value
+    return source if only_user(narrow.output, graph) and source.dtype is wide.output.dtype else value
+
+
+def _leave_unrounded(value: Value | None, graph: Graph) -> None:
+    source = _unrounded(value, graph)
+    if value is not None and source is not None and source is not value and not graph.is_output(value):
+        graph.replace_uses(value, source)
+        remove_dead(graph, [] if value.producer is None else [value.producer])
+
+
+def _copies(value: Value) -> list[Value]:
+    """What is made of ``value`` by two operators in a row."""
+    return [last.output for first in value.users for last in first.output.users]
+
+
 def _score(value: Value | None, graph: Graph) -> list[Node] | None:
     """A MatMul and the elementwise nodes of its shape that lead from it to ``value``, none of them read elsewhere."""
-    if value is None or value.producer is None or value.dtype is not DType.float32 or not only_user(value, graph):
+    if value is None or value.producer is None or value.dtype not in _SCORES or not only_user(value, graph):
         return None
     node = value.producer
-    if node.is_op("MatMul"):
+    if node.is_op("MatMul") and value.dtype is DType.float32:
         return [node]
     if not ops.is_elementwise(node):
         return None
     for operand in node.inputs:
-        if operand is not None and _is_whole(operand, value) and sum(each is operand for each in node.inputs) == 1:
+        if operand is not None and _is_whole(operand, node) and sum(each is operand for each in node.inputs) == 1:
             before = _score(operand, graph)
             if before is not None:
                 return [*before, node]
     return None
 
 
-def _is_whole(operand: Value, value: Value) -> bool:
-    """Whether an elementwise node reads ``operand`` without broadcasting it to its result ``value``: sizes that are not
-    known to be equal are taken to be so, as inference does (code checks it)."""
-    if operand.dtype is not value.dtype or operand.shape is None or value.shape is None:
+def _is_whole(operand: Value, node: Node) -> bool:
+    """Whether an elementwise node reads ``operand`` without broadcasting it to its result: sizes that are not known to
+    be equal are taken to be so, as inference does (code checks it)."""
+    value = node.output
+    is_rounded = node.is_op("Cast") and operand.dtype in _SCORES
+    if not (operand.dtype is value.dtype or is_rounded) or operand.shape is None or value.shape is None:
         return False
     pairs = zip(operand.shape, value.shape, strict=False)
     return len(operand.shape) == len(value.shape) and all((a == 1) == (b == 1) for a, b in pairs)

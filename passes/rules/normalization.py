@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from mcpc.halves import HALVES
 from mcpc.ir import DType, Graph, Node, TensorType, Value
 from mcpc.rewrite import Patch, constant_of, made_by, only_user, rule
 
@@ -60,11 +61,12 @@ def normalize_in_the_form_of_batches(node: Node, graph: Graph) -> Patch | None:
 def _add_normalization(patch: Patch, op: str, x: Value, axis: int, epsilon: float) -> Value | None:
     """Add a normalisation of ``x`` from ``axis`` on without scale and bias; None where these would have no shape."""
     normalized = x.type.dims[axis:]
-    if x.dtype is not DType.float32 or not all(isinstance(size, int) for size in normalized):
+    if x.dtype not in (DType.float32, *HALVES) or not all(isinstance(size, int) for size in normalized):
         return None
-    ones = patch.constant(f"{patch.root.output.name}.scale", np.ones([int(size) for size in normalized], np.float32))
+    ones = np.ones([int(size) for size in normalized], x.dtype.numpy)
+    scale = patch.constant(f"{patch.root.output.name}.scale", ones)
     attrs = {"axis": axis - len(x.type.dims), "epsilon": epsilon}
-    return patch.add(op, [x, ones], attrs, TensorType(x.dtype, x.shape))
+    return patch.add(op, [x, scale], attrs, TensorType(x.dtype, x.shape))
 
 
 @rule("Mul")

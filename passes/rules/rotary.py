@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from mcpc.halves import HALVES
 from mcpc.ir import DType, Graph, Node, Value
 from mcpc.ops.context import same
 from mcpc.rewrite import Patch, constant_of, made_by, rule
@@ -21,7 +22,7 @@ def rotate_in_one(node: Node, graph: Graph) -> Patch | None:
             continue
         for rotated, sine in (other.inputs, other.inputs[::-1]):
             x = _rotated(rotated)
-            if x is None or x not in product.inputs or x.type.rank != 4 or x.dtype is not DType.float32:
+            if x is None or x not in product.inputs or x.type.rank != 4 or x.dtype not in (DType.float32, *HALVES):
                 continue
             cosine = next((each for each in product.inputs if each is not x), None)
             if cosine is None or sine is None or not same_type(x, node.output):
