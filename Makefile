@@ -3,14 +3,15 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test check bench clean
+.PHONY: help demo test check conformance bench clean
 
 help:
-	@echo "make demo    compile a model for this machine, run it, compare it with ONNX Runtime"
-	@echo "make test    the tests, then the static checks"
-	@echo "make check   the static checks only: ruff, mypy, import contracts"
-	@echo "make bench   time models beside ONNX Runtime; the tables go to bench/results"
-	@echo "make clean   remove the environment and build folders"
+	@echo "make demo         compile a model for this machine, run it, compare it with ONNX Runtime"
+	@echo "make test         the tests, then the static checks"
+	@echo "make check        the static checks only: ruff, mypy, import contracts"
+	@echo "make conformance  ONNX's own tests, all of them as AArch64 code too; the figures go to docs/conformance.md"
+	@echo "make bench        time models beside ONNX Runtime; the tables go to bench/results"
+	@echo "make clean        remove the environment and build folders"
 
 # Editable: changed Python files count at once. The C library is rebuilt when a source of it changes.
 RUNTIME_SOURCES := $(wildcard runtime/CMakeLists.txt runtime/*/*.[ch])
@@ -33,6 +34,9 @@ check: $(BIN)/.installed
 	$(BIN)/python .ci/types_tree.py
 	$(BIN)/mypy
 	PYTHONPATH=build/types $(BIN)/lint-imports
+
+conformance: $(BIN)/.installed
+	$(BIN)/python -m tests.conformance
 
 bench: $(BIN)/.installed
 	$(BIN)/python bench/compare.py

@@ -12,6 +12,7 @@ from mcpc._schema import BufferT, StepT
 from mcpc.artifact import Code
 from mcpc.errors import ModelError
 from mcpc.ir import Graph
+from mcpc.ops import OpDef
 from mcpc.pipeline import Pass, PassContext
 from mcpc.target import Target
 
@@ -45,6 +46,11 @@ class Family(Protocol):
     def declined(self, graph: Graph) -> list[ModelError]:
         """The known operators of an unoptimised graph that no pass removes and that have no code, for a report that is
         made anyway: types may be missing."""
+        ...
+
+    def ways(self, definition: OpDef) -> Sequence[str]:
+        """How code runs an operator, in a word or two each (``kernel``, ``view``); none where there is no code. What
+        the reader replaces need not be known."""
         ...
 
     def build(self, graph: Graph, target: Target, ctx: PassContext, jobs: int | None) -> Build:

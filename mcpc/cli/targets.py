@@ -5,10 +5,17 @@ from __future__ import annotations
 import click
 
 from mcpc.cli import console
-from mcpc.cli.options import json_option
+from mcpc.cli.options import json_option, target_option
 
 
-@click.group()
+class _Verbs(click.Group):
+    """Takes `--ops` for `ops`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, ["ops", *args[1:]] if args[:1] == ["--ops"] else args)
+
+
+@click.group(cls=_Verbs)
 def targets() -> None:
     """The devices that can be compiled for.
 
@@ -16,6 +23,7 @@ def targets() -> None:
     Example:
       mcpc targets list
       mcpc targets show rock5b
+      mcpc targets ops --target rock5b
     """
 
 
@@ -68,3 +76,29 @@ def show(name: str, as_json: bool) -> None:
         click.echo(
             f"  variant   {variant.name} ({variant.mcpu}), needs {', '.join(variant.features) or 'nothing more'}"
         )
+
+
+@targets.command("ops")
+@target_option
+@json_option
+def list_operators(target: str, as_json: bool) -> None:
+    """List the operators, and how a target runs them (also: mcpc targets --ops).
+
+    \b
+    Example:
+      mcpc targets ops --target rock5b --json
+    """
+    from mcpc.operators import operators
+    from mcpc.plugins import find_family, find_target
+
+    found = operators(find_family(find_target(target).family))
+    if as_json:
+        console.print_json([each.to_json() for each in found])
+        return
+    rows = []
+    for each in found:
+        how = ", ".join(each.ways) if each.is_supported else f"not: {each.reason}"
+        rows.append((each.domain or "ai.onnx", each.name, f"{each.first}-{each.last}", how))
+    click.echo(console.table(("domain", "operator", "opsets", "how it is run"), rows))
+    supported = sum(each.is_supported for each in found)
+    click.echo(f"{supported} operators are supported, {len(found) - supported} are not")

@@ -45,6 +45,8 @@ class Elementwise(OpDef):
     """An operator whose output elements each depend on one element of every (broadcast) input."""
 
     build: Callable[..., Expr] = field(kw_only=True)
+    #: The types of its operands.
+    dtypes: frozenset[DType] = frozenset()
     #: Whether ``build`` also takes the first operand's type, as ``dtype``.
     is_typed: bool = False
 
@@ -97,6 +99,7 @@ def declare(
         (since, OPSET),
         contents=lambda node, context: elementwise_contents(node, context, definition.expression(node)),
         build=build,
+        dtypes=dtypes,
         is_typed=is_typed,
     )
     register(definition)

@@ -13,6 +13,7 @@ import numpy as np
 
 from mcpc.errors import ModelError
 from mcpc.ir import OPSET, Dim, Graph, Node, TensorType
+from mcpc.ops.declined import DECLINED
 
 if TYPE_CHECKING:
     from mcpc.ops.context import InferContext
@@ -83,9 +84,9 @@ def get(node: Node) -> OpDef:
 def unsupported(domain: str, op: str, node: str, opset: str = "") -> ModelError:
     """The error for an operator that nobody declares; ``opset`` is the version of its domain, where known."""
     version = f" (opset {opset})" if opset else ""
-    return ModelError(
-        "E101", f"operator {op} of domain {domain or 'ai.onnx'}{version} is not supported", op=op, node=node
-    )
+    reason = f": {DECLINED[domain, op]}" if (domain, op) in DECLINED else ""
+    message = f"operator {op} of domain {domain or 'ai.onnx'}{version} is not supported{reason}"
+    return ModelError("E101", message, op=op, node=node)
 
 
 def opset_of(graph: Graph, domain: str) -> str:

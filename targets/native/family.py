@@ -20,7 +20,7 @@ from mcpc.pipeline import Pass, PassContext
 from mcpc.sample_inputs import usual_sizes
 from mcpc.target import Target, Variant
 
-from . import emit, module, quantized
+from . import coverage, emit, module, quantized
 from .absorb import AbsorbWeights
 from .address import Address
 from .arena import Arena
@@ -66,6 +66,10 @@ class NativeFamily:
                 if reason is not None:
                     errors.append(ModelError("E101", reason, op=node.op, node=node.name))
         return errors
+
+    def ways(self, definition: ops.OpDef) -> Sequence[str]:
+        """See :class:`mcpc.codegen.Family`."""
+        return coverage.ways(definition)
 
     def build(self, graph: Graph, target: Target, ctx: PassContext, jobs: int | None) -> Build:
         """Generate, compile and check the code of ``graph`` for every variant of ``target``.

@@ -11,6 +11,9 @@ from .slices import slice_bounds
 #: Operators whose output is the input's memory under another shape.
 RESHAPES = ("Reshape", "Squeeze", "Unsqueeze", "Flatten", "Dropout", "Identity")
 
+#: All operators that may take no step.
+VIEWS = (*RESHAPES, "Transpose", "Slice")
+
 
 def view_offset(node: Node, context: InferContext) -> Dim | None:
     """Bytes from the first input's start at which the node's only output lies without a move; None where it must be
