@@ -52,7 +52,8 @@ class Widen(Pass):
     rounded as before, what is beyond their range included; sums inside it are not.
 
     Values between such operators are held in memory as float32 (see :func:`_held`), so that the operator before writes
-    what the one behind reads: the Casts end up inside fused nodes, where they are rounding in registers.
+    what the one behind reads: the Casts end up inside fused nodes, where they are rounding in registers. Run once more
+    after fusion, it lets fused nodes give float32 as well.
     """
 
     name: ClassVar[str] = "widen"
@@ -80,6 +81,8 @@ class _Widening:
             elif _is_widening(node) and node.inputs[0] in self.held and not self.graph.is_output(node.output):
                 self.graph.replace_uses(node.output, self._wide(node, node.inputs[0]))
                 self.graph.remove(node)
+            elif node.body is not None and node.attrs["kind"] == "epilogue" and is_half(node.output):
+                self._widen_result(node)
             elif ops.is_elementwise(node):
                 self._narrow(node)
         remove_dead(self.graph, [node for node in self.graph.nodes if node.is_op("Cast")])
@@ -118,6 +121,20 @@ class _Widening:
                 self.graph.insert_before(node, [cast])
                 inputs = [narrow if each is value else each for each in inputs]
         self.graph.set_inputs(node, inputs)
+
+    def _widen_result(self, node: Node) -> None:
+        """Let a fused node give float32: kernels of what anchors it write nothing else."""
+        body, value = node.body, node.output
+        assert body is not None
+        wide = Value(body.fresh(f"{value.name}.float32"), replace(body.outputs[0].type, dtype=DType.float32))
+        body.append(_cast(body.outputs[0], wide, f"{value.name} to float32"))
+        body.outputs = [wide]
+        made = Value(self.graph.fresh(f"{value.name}.float32"), replace(value.type, dtype=DType.float32))
+        result = Value(self.graph.fresh(value.name), value.type)
+        fused = Node(node.op, node.inputs, [made], node.attrs, node.name, node.domain)
+        self.graph.insert_before(node, [fused, _cast(made, result, f"{value.name} to {value.dtype.name}")])
+        substitute(self.graph, value, result, rename=True)
+        self.graph.remove(node)
 
     def _copy(self, node: Node, index: int) -> Value | None:
         """Operand ``index`` of ``node`` as float32 if it is of 16 bits."""
