@@ -1,129 +1,211 @@
-"""Fourier transforms and windows, declared by the products with constant matrices that they stand for."""
+"""Fourier transforms, and the tables that belong to them: windows and mel filters."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
-from mcpc.ir import OPSET, Dim, DType, Value
-from mcpc.ops.context import attribute, axis_of, fail, show
+from mcpc.ir import OPSET, Dim, DType, Node, TensorType, Value, dim
+from mcpc.ops.context import (
+    FLOATS,
+    INDEX,
+    InferContext,
+    attribute,
+    axis_of,
+    expect,
+    expect_rank,
+    fail,
+    floor_div,
+    optional_type,
+    same_dtype,
+    show,
+    type_of,
+    unify,
+)
 from mcpc.ops.contrib import Expansion, stands_for
-
-Array = np.ndarray[Any, Any]
-
-#: Elements of the largest matrix: a transform of 4,096 real samples to one side of the spectrum.
-MOST_ELEMENTS = 1 << 24
+from mcpc.ops.registry import ACCUMULATED, Cost, OpDef, register, traffic
 
 
-def _number(e: Expansion, index: int) -> int | None:
-    """The integer that an input holds; None where it is left out, E108 where only data can show."""
-    value = e.node.input(index)
+def _number(node: Node, context: InferContext, index: int) -> Dim | None:
+    """The integer that an input holds; None where it is left out, or only data can show it."""
+    value = node.input(index)
     if value is None:
         return None
-    contents = e.context.contents(value)
-    if contents is None or contents.size != 1 or not isinstance(contents.item(), int):
-        fail(e.node, f"input {index} (%{value.name}) must be constant", "E108")
-    return int(contents.item())
+    type = expect(node, index, INDEX)
+    expect_rank(node, index, 0, 1)
+    contents = context.contents(value)
+    if contents is None:
+        return None
+    if contents.size != 1:
+        fail(node, f"input {index} is {show(type)}, one number is needed")
+    number: Dim | None = contents.item()
+    return number
 
 
-def _length(e: Expansion, size: Dim) -> int:
-    if not isinstance(size, int):
-        fail(e.node, f"the length of the transform is not known: {size}", "E108", hint="fix it with --input-shape")
-    return size
+@dataclass(frozen=True)
+class Transform:
+    """A DFT over ``axis``, of ``length`` and with ``bins`` results; each None where only data can show it."""
+
+    axis: int | None
+    length: Dim | None
+    bins: Dim | None
+    is_inverse: bool
+    is_onesided: bool
 
 
-def fourier_matrix(n: int, samples: int, bins: int, parts: int) -> Array:
-    """[samples, parts, bins, 2]: what each part (real, imaginary) of a sample adds to each part of a bin of a transform
-    of length ``n``."""
-    turns = np.outer(np.arange(samples), np.arange(bins)) % n
-    cosine, sine = np.cos(2 * np.pi * turns / n), np.sin(2 * np.pi * turns / n)
-    rows = [np.stack([cosine, -sine], -1), np.stack([sine, cosine], -1)]
-    return np.stack(rows[:parts], 1)
+def _bins(length: Dim, one_side: bool) -> Dim:
+    return dim(floor_div(length, 2) + 1) if one_side else length
 
 
-def inverse_matrix(n: int, samples: int) -> Array:
-    """[samples, 2, n, 2]: from the whole spectrum."""
-    forward = fourier_matrix(n, samples, n, 2)
-    result: Array = forward * np.array([[[1, -1]], [[-1, 1]]]) / n  # the sign of every sine
-    return result
-
-
-def real_inverse_matrix(n: int, samples: int) -> Array:
-    """[samples, 2, n, 1]: from one side of the spectrum of a real signal. What has a mirror image counts twice."""
-    weight = np.array([1 if 2 * k in (0, n) else 2 for k in range(samples)])
-    result: Array = inverse_matrix(n, samples)[..., :1] * weight[:, None, None, None]
-    return result
-
-
-def _constant(e: Expansion, matrix: Array, like: DType) -> Value:
-    if matrix.size > MOST_ELEMENTS:
-        e.refuse(f"a matrix of {matrix.size} elements, more than {MOST_ELEMENTS},")
-    return e.graph.constant(f"{e.node.name}.matrix", matrix.astype(like.numpy))
-
-
-@stands_for("DFT", domain="", versions=(17, OPSET))
-def dft(e: Expansion) -> Sequence[Value | None]:
-    """[..., n, ..., parts] → [..., bins, ..., parts]: one product with a constant matrix."""
-    x = e.input(0)
-    if x.type.rank is None:
-        fail(e.node, f"the rank of %{x.name} is not known", "E108")
-    rank, parts = x.type.rank, x.type.dims[-1] if x.type.dims else 0
+def transform_of(node: Node, context: InferContext) -> Transform:
+    """What a DFT (input of known rank) does."""
+    x = type_of(node, 0)
+    rank, parts = len(x.dims), x.dims[-1] if x.dims else 0
+    is_inverse, is_onesided = bool(attribute(node, "inverse", 0)), bool(attribute(node, "onesided", 0))
     if rank < 2 or parts not in (1, 2):
-        fail(e.node, f"{show(x.type)} holds no real or complex signals")
-    given = _number(e, 2)
-    axis = axis_of(e.node, -2 if given is None else given, rank)
-    if axis == rank - 1:
-        fail(e.node, "a transform over the parts of complex numbers")
-    is_inverse, is_onesided = attribute(e.node, "inverse", 0), attribute(e.node, "onesided", 0)
-    if is_onesided and parts != 1 + bool(is_inverse):
-        fail(e.node, f"a one-sided transform of {show(x.type)}")
-    size = x.type.dims[axis]
-    n = _number(e, 1)
-    if n is None:
-        n = 2 * (_length(e, size) - 1) if is_inverse and is_onesided else _length(e, size)
-    if n < 1:
-        fail(e.node, f"a transform of length {n}")
-    used = min(n // 2 + 1 if is_inverse and is_onesided else n, _length(e, size))
-    if is_inverse:
-        matrix = real_inverse_matrix(n, used) if is_onesided else inverse_matrix(n, used)[:, : int(parts)]
+        fail(node, f"{show(x)} holds no real or complex signals")
+    if is_onesided and parts != 1 + is_inverse:
+        fail(node, f"a one-sided transform of {show(x)}")
+    given, axis = _number(node, context, 2), None
+    if node.input(2) is None or isinstance(given, int):
+        axis = axis_of(node, -2 if given is None else int(given), rank)
+        if axis == rank - 1:
+            fail(node, "a transform over the parts of complex numbers")
+    length = _number(node, context, 1)
+    if node.input(1) is None and axis is not None:
+        length = dim(2 * (x.dims[axis] - 1)) if is_inverse and is_onesided else x.dims[axis]
+    if isinstance(length, int) and length < 1:
+        fail(node, f"a transform of length {length}")
+    bins = None if length is None else _bins(length, is_onesided and not is_inverse)
+    return Transform(axis, length, bins, is_inverse, is_onesided)
+
+
+def infer_dft(node: Node, context: InferContext) -> list[TensorType]:
+    """[..., n, ..., parts] → [..., bins, ..., parts]."""
+    x = expect(node, 0, FLOATS)
+    if x.shape is None:
+        return [TensorType(x.dtype, None)]
+    transform = transform_of(node, context)
+    shape = [*x.shape[:-1], 1 if transform.is_inverse and transform.is_onesided else 2]
+    if transform.axis is not None:
+        changed = [transform.axis]
+    elif node.input(1) is None and not transform.is_onesided:
+        changed = []  # whichever axis it is, its size stays
     else:
-        matrix = fourier_matrix(n, used, n // 2 + 1 if is_onesided else n, int(parts))
-    perm = [*(other for other in range(rank - 1) if other != axis), axis, rank - 1]
-    back = [*range(axis), rank - 2, *range(axis, rank - 2), rank - 1]
-    moved = x if axis == rank - 2 else e("Transpose", x, perm=perm)
-    if used != size:
-        moved = e("Slice", moved, e.ints(0), e.ints(used), e.ints(rank - 2))
-    leading = [0] * (rank - 2)
-    flat = e("Reshape", moved, e.ints(*leading, used * int(parts)))
-    *_, bins, kinds = matrix.shape
-    result = e("MatMul", flat, _constant(e, matrix.reshape(used * int(parts), bins * kinds), x.dtype))
-    result = e("Reshape", result, e.ints(*leading, bins, kinds))
-    return [result if axis == rank - 2 else e("Transpose", result, perm=back)]
+        changed = list(range(len(shape) - 1))
+    for axis in changed:
+        is_known = transform.axis is not None and transform.bins is not None
+        shape[axis] = transform.bins if is_known else context.data_size(node, 0, axis)  # type: ignore[call-overload]
+    return [TensorType(x.dtype, tuple(shape))]
 
 
-@stands_for("STFT", domain="", versions=(17, OPSET))
-def stft(e: Expansion) -> Sequence[Value | None]:
-    """signal [batch, length, parts] → [batch, frames, bins, 2]: a convolution whose channels are the bins' parts."""
-    x, window = e.input(0), e.node.input(2)
-    if x.type.rank != 3 or x.type.dims[-1] not in (1, 2):
-        fail(e.node, f"{show(x.type)} is no batch of real or complex signals")
-    parts = int(x.type.dims[-1])
-    step, n = _number(e, 1), _number(e, 3)
-    if n is None:
-        n = _length(e, x.type.dims[1] if window is None else window.type.dims[0])
-    if step is None or step < 1 or n < 1:
-        fail(e.node, f"frames of {n} samples, {step} apart")
-    bins = n // 2 + 1 if attribute(e.node, "onesided", 1) else n
-    matrix = fourier_matrix(n, n, bins, parts).reshape(n, parts, 2 * bins).transpose(2, 1, 0)
-    if window is not None and window.data is not None:
-        matrix = matrix * window.data
-    weights = _constant(e, matrix, x.dtype)
-    if window is not None and window.data is None:
-        weights = e("Mul", weights, window)
-    result = e("Conv", e("Transpose", x, perm=[0, 2, 1]), weights, strides=[step])
-    return [e("Reshape", e("Transpose", result, perm=[0, 2, 1]), e.ints(0, 0, bins, 2))]
+@dataclass(frozen=True)
+class Frames:
+    """A STFT's frames: ``length`` and ``step`` in samples, None where only data can show them."""
+
+    length: Dim | None
+    step: Dim | None
+
+
+def frames_of(node: Node, context: InferContext) -> Frames:
+    """The frames of a STFT (signal of known rank)."""
+    x, window = type_of(node, 0), optional_type(node, 2)
+    length, step = _number(node, context, 3), _number(node, context, 1)
+    if node.input(3) is None:
+        length = x.dims[1] if window is None else window.dims[0]
+    elif window is not None and window.shape is not None and length is not None:
+        length = unify(node, window.shape[0], length, "the lengths of window and frames")
+    for number in (length, step):
+        if isinstance(number, int) and number < 1:
+            fail(node, f"frames of {length} samples, {step} apart")
+    return Frames(length, step)
+
+
+def infer_stft(node: Node, context: InferContext) -> list[TensorType]:
+    """signal [batch, length, parts], window [n] → [batch, frames, bins, 2]."""
+    x = expect(node, 0, FLOATS)
+    if node.input(2) is not None:
+        same_dtype(node, 0, 2)
+        expect_rank(node, 2, 1)
+    type_of(node, 1)
+    expect_rank(node, 0, 3)
+    if x.shape is None:
+        return [TensorType(x.dtype, None)]
+    is_onesided = bool(attribute(node, "onesided", 1))
+    if x.shape[-1] not in (1, 2):
+        fail(node, f"{show(x)} is no batch of real or complex signals")
+    frames = frames_of(node, context)
+    bins = context.data_size(node, 0, 2) if frames.length is None else _bins(frames.length, is_onesided)
+    if frames.length is None or not isinstance(frames.step, int):
+        count: Dim = context.data_size(node, 0, 1)
+    else:
+        count = dim(floor_div(dim(x.shape[1] - frames.length), frames.step) + 1)
+    if isinstance(count, int) and count < 1:
+        fail(node, f"frames of {frames.length} samples in {show(x)}")
+    return [TensorType(x.dtype, (x.shape[0], count, bins, 2))]
+
+
+def cost_transform(node: Node) -> Cost:
+    """n log n, for lengths of hundreds."""
+    return Cost(dim(40 * node.output.type.elements), traffic(node))
+
+
+register(
+    OpDef("DFT", infer_dft, cost_transform, ACCUMULATED, (17, OPSET)),
+    OpDef("STFT", infer_stft, cost_transform, ACCUMULATED, (17, OPSET)),
+)
+
+
+# ---- tables, which are folded where their parameters are constant
+
+
+def _datatype(e: Expansion) -> DType:
+    dtype = e.node.attrs.get("output_datatype", DType.float32)
+    if not isinstance(dtype, DType):
+        fail(e.node, "attribute output_datatype names no supported type", "E109")
+    return dtype
+
+
+class Formula:
+    """Arithmetic in float64, or on int64, as nodes of an expansion."""
+
+    def __init__(self, e: Expansion, value: Value) -> None:
+        self.e, self.value = e, value
+
+    def __call__(self, op: str, *others: Formula | float) -> Formula:
+        operands = [other.value if isinstance(other, Formula) else self.e.scalar(other, self.value) for other in others]
+        return Formula(self.e, self.e(op, self.value, *operands))
+
+    def cast(self, dtype: DType) -> Formula:
+        return Formula(self.e, self.e("Cast", self.value, to=dtype))
+
+    def __add__(self, other: Formula | float) -> Formula:
+        return self("Add", other)
+
+    def __sub__(self, other: Formula | float) -> Formula:
+        return self("Sub", other)
+
+    def __mul__(self, other: Formula | float) -> Formula:
+        return self("Mul", other)
+
+    def __truediv__(self, other: Formula | float) -> Formula:
+        return self("Div", other)
+
+
+def _scalar(e: Expansion, index: int, dtype: DType) -> Formula:
+    """An input that is one number, as a tensor of rank 0."""
+    value = e.input(index)
+    expect_rank(e.node, index, 0, 1)
+    scalar = value if value.type.rank == 0 else e("Reshape", value, e.ints())
+    return Formula(e, scalar).cast(dtype)
+
+
+def _count(e: Expansion, number: Formula) -> Formula:
+    """0 … number - 1 in float64."""
+    zero, one = (e.scalar(item, number.value) for item in (0, 1))
+    return Formula(e, e("Range", zero, number.value, one)).cast(DType.float64)
 
 
 #: Windows: the weights of the cosines of 0, 1, 2 turns.
@@ -136,36 +218,46 @@ WINDOWS = {
 
 @stands_for(*WINDOWS, domain="", versions=(17, OPSET))
 def window(e: Expansion) -> Sequence[Value | None]:
-    size = _number(e, 0)
-    if size is None:
-        fail(e.node, "input 0 is missing")
-    turns = np.arange(size) / max(size if attribute(e.node, "periodic", 1) else size - 1, 1)
-    weights = sum(weight * np.cos(2 * np.pi * k * turns) for k, weight in enumerate(WINDOWS[e.node.op]))
-    return [e.graph.constant(e.node.name, np.asarray(weights).astype(_datatype(e).numpy))]
+    """size → [size]: a sum of cosines."""
+    expect(e.node, 0, INDEX)
+    size = _scalar(e, 0, DType.int64)
+    length = size.cast(DType.float64)
+    period = length if attribute(e.node, "periodic", 1) else (length - 1)("Max", 1)
+    angle = _count(e, size) * (2 * np.pi) / period
+    first, second, third = WINDOWS[e.node.op]
+    result = angle("Cos") * second + first
+    if third:
+        result = result + (angle * 2)("Cos") * third
+    return [result.cast(_datatype(e)).value]
 
 
 @stands_for("MelWeightMatrix", domain="", versions=(17, OPSET))
 def mel_weight_matrix(e: Expansion) -> Sequence[Value | None]:
     """bands, length of the transform, sample rate, lowest and highest frequency → [length / 2 + 1, bands]: triangles
     whose corners are evenly spaced on the mel scale, in whole bins of the spectrum."""
-    numbers = [value.data.item() for value in e.node.inputs if value is not None and value.data is not None]
-    if len(numbers) != 5:
-        fail(e.node, "all inputs must be constant", "E108")
-    bands, length, rate, lowest, highest = numbers
-    low, high = (2595 * np.log10(1 + frequency / 700) for frequency in (lowest, highest))
-    mels = low + np.arange(bands + 2) * (high - low) / (bands + 2)
-    corners = ((length + 1) * 700 * (10 ** (mels / 2595) - 1) // rate).astype(int)
-    bins = np.arange(length // 2 + 1)
-    matrix = np.zeros((len(bins), bands))
-    for band, (left, center, right) in enumerate(zip(corners, corners[1:], corners[2:], strict=False)):
-        rising, falling = (bins >= left) & (bins <= center), (bins >= center) & (bins < right)
-        matrix[rising, band] = (bins[rising] - left) / (center - left) if center > left else 1
-        matrix[falling, band] = (right - bins[falling]) / (right - center) if right > center else 0
-    return [e.graph.constant(e.node.name, matrix.astype(_datatype(e).numpy))]
+    for index in range(3):
+        expect(e.node, index, INDEX)
+    bands, length = (_scalar(e, index, DType.int64) for index in range(2))
+    rate, lowest, highest = (_scalar(e, index, DType.float64) for index in range(2, 5))
+    log10 = np.log(10)
+    low, high = ((frequency / 700 + 1)("Log") * (2595 / log10) for frequency in (lowest, highest))
+    points = bands + 2
+    mels = _count(e, points) * (high - low) / points.cast(DType.float64) + low
+    hertz = ((mels * (log10 / 2595))("Exp") - 1) * 700
+    corners = ((length + 1).cast(DType.float64) * hertz / rate)("Floor")
+    bins = Formula(e, e("Unsqueeze", _count(e, length("Div", 2) + 1).value, e.ints(1)))
 
+    def corner(first: int) -> Formula:
+        """Of each band: its left, centre or right corner."""
+        last = e("Reshape", (bands + first).value, e.ints(1))
+        return Formula(e, e("Slice", corners.value, e.ints(first), last, e.ints(0)))
 
-def _datatype(e: Expansion) -> DType:
-    dtype = e.node.attrs.get("output_datatype", DType.float32)
-    if not isinstance(dtype, DType):
-        fail(e.node, "attribute output_datatype names no supported type", "E109")
-    return dtype
+    left, centre, right = map(corner, range(3))
+    width = centre - left
+    one, zero = (e.scalar(number, width.value) for number in (1.0, 0.0))
+    rising = e("Where", width("Greater", 0).value, ((bins - left) / width).value, one)
+    falling = ((right - bins) / (right - centre)).value
+    is_rising = bins("GreaterOrEqual", left)("And", bins("LessOrEqual", centre)).value
+    is_falling = bins("GreaterOrEqual", centre)("And", bins("Less", right)).value
+    matrix = e("Where", is_falling, falling, e("Where", is_rising, rising, zero))
+    return [Formula(e, matrix).cast(_datatype(e)).value]

@@ -26,16 +26,27 @@ FIXED = re.compile(
             "Squeeze all",  # without axes
             ".*in blocks along",  # scales are fewer than the input's sizes
             ".*computed weights",  # the window is the weight's size
-            "AffineGrid, sizes are data",  # how many axes there are
             "operator, short mask",  # two sizes that are usually one
-            "RotaryEmbedding, rank 3",  # how many heads there are
-            ".*from data, axes dropped",  # how many axes stay
-            "DFT|STFT",  # how long a transform is
-            "GatherND|ScatterND",  # how many indices make a place
+            "Attention, ends and starts",  # twice as many numbers as sequences
+            "GroupQueryAttention, packed",  # where the keys begin
+            "RotaryEmbedding, (offset, )?rank 3",  # how many heads there are
             "a part read after its tensor could|an operand read beside its",  # a symbol is broadcast over another
         )
     )
 )
+
+#: Sizes that decide a rank, or whether numbers are complex, by operator: which input's, which axis. They stay fixed.
+DECISIVE = {
+    "AffineGrid": [(1, 0)],
+    "Col2Im": [(1, 0), (2, 0)],
+    "DFT": [(0, -1)],
+    "GatherND": [(1, -1)],
+    "ReduceSum": [(1, 0)],
+    "ScatterND": [(1, -1)],
+    "Squeeze": [(1, 0)],
+    "STFT": [(0, -1)],
+    "Unsqueeze": [(1, 0)],
+}
 
 
 def dynamic(family: Family) -> list[Case]:
@@ -61,9 +72,17 @@ def run(family: Family, folder: Path) -> Mapping[str, Array]:
 
 def with_symbols(model: bytes) -> bytes:
     proto = onnx.ModelProto.FromString(model)
+    fixed = {
+        (node.input[index], axis)
+        for node in proto.graph.node
+        for index, axis in DECISIVE.get(node.op_type, ())
+        if index < len(node.input)
+    }
     for value in proto.graph.input:
-        for size in value.type.tensor_type.shape.dim:
-            if size.dim_value > 1:
+        sizes = value.type.tensor_type.shape.dim
+        for axis, size in enumerate(sizes):
+            is_fixed = (value.name, axis) in fixed or (value.name, axis - len(sizes)) in fixed
+            if size.dim_value > 1 and not is_fixed:
                 size.dim_param = f"n{size.dim_value}"
     for value in proto.graph.output:
         value.type.tensor_type.ClearField("shape")
