@@ -22,7 +22,8 @@ class Build:
     """The result of :meth:`Family.build`. A shard is a list of arrays that follow each other in the file. Sizes in
     bytes: ``live_set_bytes`` is the lower limit of ``arena_bytes``, ``scratch_bytes`` is per worker. ``unbounded``: the
     arena grows with the sizes of a run, its places are planned then, and ``buffers`` says nothing. ``offset_count``
-    entries of the table of places."""
+    entries of the table of places. ``symbols`` are the names of the symbolic sizes in the order in which code numbers
+    them."""
 
     code: list[Code]
     shards: list[list[np.ndarray[Any, Any]]]
@@ -34,6 +35,7 @@ class Build:
     state_bytes: int = 0
     unbounded: bool = False
     offset_count: int = 0
+    symbols: list[str] = field(default_factory=list)
 
 
 class Family(Protocol):

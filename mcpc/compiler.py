@@ -19,6 +19,7 @@ from mcpc.dtypes import BY_NAME
 from mcpc.errors import ModelError, Problems, UsageError
 from mcpc.files import require_writable
 from mcpc.ir import Dim, Graph, SizeBound, TensorType, Value, is_static
+from mcpc.ops.random import random_node
 from mcpc.pipeline import Pass, PassContext, parse_pipeline, run_pipeline
 from mcpc.sample_inputs import sample_inputs
 from mcpc.sensitivity import tolerances
@@ -122,6 +123,10 @@ def golden_cases(
     graph: Graph, reference_model: bytes, golden: int | Sequence[Mapping[str, np.ndarray[Any, Any]]]
 ) -> list[Golden]:
     """Cases of the inputs in ``golden``, or that many on sampled inputs; ModelError E100 where those cannot be run."""
+    if golden != 0 and (drawing := random_node(graph)) is not None:
+        message = "the model draws random numbers: nobody can say what it computes"
+        hint = "--no-golden leaves the self-test out"
+        raise ModelError("E100", message, op=drawing.op, node=drawing.name, hint=hint)
     if not isinstance(golden, int):
         return [golden_case(graph, reference_model, feeds) for feeds in golden]
     samples = [sample_inputs(graph.inputs, seed, bounds=graph.bounds) for seed in range(golden)]
@@ -143,7 +148,7 @@ def golden_case(graph: Graph, reference_model: bytes, feeds: Mapping[str, np.nda
 
 def metadata(graph: Graph, target: Target, build: Build, ctx: PassContext) -> MetaT:
     """What META says of the artifact, but for the sections that the writer knows."""
-    symbols = graph.all_symbols()
+    symbols = build.symbols
     provenance = {
         **{f"version.{name}": version(name) for name in PACKAGES},
         "target": target.name,

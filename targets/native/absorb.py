@@ -10,8 +10,9 @@ from mcpc import ops
 from mcpc.ir import MCPC, Graph, Node, Value
 from mcpc.ops.linear import convolution_of
 from mcpc.pipeline import Pass, PassContext
+from mcpc.rewrite import control_flow_graphs
 
-from .quantized import along_axis, dequantized, widen
+from .quantized import along_axis, dequantized
 from .region import Region, is_expansion
 from .strided import PLANAR_CHANNELS
 
@@ -26,8 +27,9 @@ class AbsorbWeights(Pass):
     name: ClassVar[str] = "absorb-weights"
 
     def __call__(self, graph: Graph, ctx: PassContext) -> Graph:
-        for node in [node for node in graph.nodes if is_expansion(node)]:
-            _place(graph, node, ctx)
+        for inner in control_flow_graphs(graph):
+            for node in [node for node in inner.nodes if is_expansion(node)]:
+                _place(inner, node, ctx)
         return graph
 
 
@@ -47,7 +49,6 @@ def _place(graph: Graph, expansion: Node, ctx: PassContext) -> None:
     if not weight.users and not graph.is_output(weight):
         graph.remove(expansion)
         return
-    widen(graph, expansion)
     if not ops.is_elementwise(expansion):
         along_axis(graph, expansion)
 

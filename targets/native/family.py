@@ -26,9 +26,10 @@ from .address import Address
 from .arena import Arena
 from .ctext import size
 from .image import flatten
-from .kernel import Operand, Step, Symbols, Workspace
+from .kernel import Operand, State, Step, Symbols, Workspace
 from .layout import AssignLayouts
 from .lower import Lower
+from .phases import Phases
 from .quantized import LowerQuantized
 from .schedule import schedule
 from .storage import Storage
@@ -42,6 +43,9 @@ PARALLEL_GAIN = 4.0
 
 #: Operators without a kernel of their own that the generic passes replace.
 REWRITTEN = quantized.REWRITTEN
+
+#: States of steps start at multiples of this many bytes.
+STATE_ALIGNMENT = 16
 
 #: What a size that only data show is taken for where costs are stated.
 TYPICAL_SIZE = 16
@@ -57,10 +61,12 @@ class NativeFamily:
         """See :class:`mcpc.codegen.Family`."""
         folded: set[int] = set()  # computed from constants and shapes only
         errors = []
-        for node in graph.nodes:
+        for node in graph.all_nodes():
             inputs = [value for value in node.inputs if value is not None]
             if node.is_op("Shape", "Size") or all(value.is_constant or id(value) in folded for value in inputs):
                 folded.update(id(output) for output in node.outputs if output is not None)
+            elif node.bodies:
+                continue
             elif not isinstance(ops.find(node.domain, node.op), Contrib | None) and node.op not in REWRITTEN:
                 reason = emit.refusal(node)
                 if reason is not None:
@@ -83,18 +89,20 @@ class NativeFamily:
         copies = [emit.copy_step(value, storage.output_value(value, i), target.nr) for value, i in storage.copies]
         steps = [*storage.steps, *copies]
         arena = Arena(storage.arena_buffers, graph.bounds)
-        weights = Weights()
+        weights, states = Weights(), States()
         typical = typical_sizes(graph)
+        phases = Phases(graph, steps, plan.entries)
         calls, records = [], []
         for step in steps:
-            addresses = [_address(operand, storage, arena, weights) for operand in step.operands]
+            addresses = [_address(operand, storage, arena, weights, states) for operand in step.operands]
             shards = [place.index for place in addresses if place.kind == "constant"]
             cost = ops.get(step.node).cost(step.node)
             record = _record(step, cost, typical, target, shards)
             title = f"{step.region.label}, {record.name}: {step.node.output.type}"
-            calls.append(module.Call(step, addresses, title, parallel_condition(cost, target)))
+            jump = None if step.jump is None else storage.labels[step.jump]
+            calls.append(module.Call(step, addresses, title, parallel_condition(cost, target), jump))
             records.append(record)
-        units = module.units(graph, calls, arena)
+        units = module.units(graph, calls, phases, arena, plan.symbols)
         if ctx.emit is not None:
             write_sources(units, ctx.emit / "c")
         return Build(
@@ -105,8 +113,10 @@ class NativeFamily:
             arena_bytes=arena.nbytes,
             live_set_bytes=arena.live_set,
             scratch_bytes=max((step.scratch for step in steps), default=0),
+            state_bytes=states.nbytes,
             unbounded=arena.is_dynamic,
             offset_count=arena.offset_count,
+            symbols=plan.symbols,
         )
 
 
@@ -123,7 +133,7 @@ def require_sizes(graph: Graph) -> None:
                 )
             )
     problems.raise_if_any()
-    for value in graph.values():
+    for value in dict.fromkeys((*graph.values(), *graph.computed())):
         if value.shape is not None and is_static(value.shape) and value.type.nbytes > MOST_BYTES:
             name = value.producer.name if value.producer is not None else ""
             problems.add(ModelError("E111", f"%{value.name} does not fit into memory: {value.type}", node=name))
@@ -154,9 +164,23 @@ def parallel_condition(cost: ops.Cost, target: Target) -> bool | str:
     return f"{size(dim(cost.flops))} >= {int(flops)} || {size(dim(cost.bytes))} >= {int(traffic)}"
 
 
-def _address(operand: Operand, storage: Storage, arena: Arena, weights: Weights) -> Address:
+class States:
+    """Where the steps' states lie."""
+
+    def __init__(self) -> None:
+        self.nbytes = 0
+
+    def add(self, state: State) -> int:
+        place = self.nbytes
+        self.nbytes = place + -(-state.nbytes // STATE_ALIGNMENT) * STATE_ALIGNMENT
+        return place
+
+
+def _address(operand: Operand, storage: Storage, arena: Arena, weights: Weights, states: States) -> Address:
     if isinstance(operand, Symbols):
         return Address("symbols", 0, 0)
+    if isinstance(operand, State):
+        return Address("state", 0, states.add(operand))
     if not isinstance(operand, Value | Workspace):
         shard, offset = weights.add(operand)
         return Address("constant", shard, offset)

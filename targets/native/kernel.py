@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import sympy
 
+from mcpc.dtypes import pack
 from mcpc.errors import ModelError
 from mcpc.ir import Dim, DType, Node, TensorType, Value, names_of
 from mcpc.ops import InferContext
@@ -59,14 +60,26 @@ class Symbols:
     """The table of symbol values, for functions that see the operands only."""
 
 
-Operand = Value | Array | Workspace | Symbols
+@dataclass(frozen=True, eq=False)
+class State:
+    """Memory that keeps what a step writes there from run to run of a session; zero at first."""
+
+    nbytes: int
+
+
+Operand = Value | Array | Workspace | Symbols | State
+
+
+@dataclass(eq=False)
+class Label:
+    """A place between steps, to jump to."""
 
 
 @dataclass
 class Step:
     """What a node became: ``operands`` fill the kernel's pointer table, ``outputs`` are those that it writes. ``units``
     and ``grain`` are C expressions of the parallel loop over ``symbols``. ``sets`` are the sizes that the step finds in
-    the data. ``scratch`` is in bytes a worker."""
+    the data. ``scratch`` is in bytes a worker. Where the kernel returns 1, ``jump`` says what comes next."""
 
     node: Node
     region: Region
@@ -78,6 +91,7 @@ class Step:
     symbols: tuple[str, ...]
     sets: tuple[str, ...]
     scratch: int
+    jump: Label | None = None
 
 
 class KernelBuilder:
@@ -124,6 +138,10 @@ class KernelBuilder:
         assert value is not None
         return f"OUT({type or c_type(value.dtype)}, {self._pointer(value)})"
 
+    def target(self, value: Value, type: str = "uint8_t") -> str:
+        """A pointer to where ``value``, which need be no output of the node, is written."""
+        return f"OUT({type}, {self._pointer(value)})"
+
     def outer(self, value: Value | None) -> Value:
         """The graph's value behind a required operand of the anchor."""
         outer = self.region.outer(value)
@@ -144,9 +162,19 @@ class KernelBuilder:
         """A ``uint8_t *`` to memory that lives during this step only, one for all workers."""
         return f"OUT(uint8_t, {self._pointer(Workspace(nbytes))})"
 
+    def state(self, nbytes: int) -> str:
+        """A ``uint8_t *`` to memory of the step that outlives a run; only one worker may write there."""
+        return f"OUT(uint8_t, {self._pointer(State(nbytes))})"
+
     def constant(self, data: Array, type: str = "float") -> str:
         """A pointer to packed weights; equal arrays share one place in the file."""
         return f"ARG({type}, {self._pointer(data)})"
+
+    def packed(self, value: Value) -> str:
+        """A pointer to the elements of a constant of 4 or 2 bits as ``v8b_unpack`` reads them (narrow.h)."""
+        outer = self.outer(value)
+        assert outer.data is not None
+        return self.constant(np.pad(pack(outer.data.transpose(outer.type.order), outer.dtype.bits), (0, 8)), "uint8_t")
 
     # ---- text
 

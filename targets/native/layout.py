@@ -15,6 +15,7 @@ from mcpc.ops.context import same, type_of
 from mcpc.ops.linear import convolution_of
 from mcpc.ops.reduce import REDUCTIONS, has_known_axes, reduction_axes
 from mcpc.pipeline import Pass, PassContext
+from mcpc.rewrite import control_flow_graphs
 
 from .region import Region
 from .strided import (
@@ -182,11 +183,16 @@ def wish(node: Node) -> Wish:
 @dataclass(frozen=True)
 class AssignLayouts(Pass):
     """Walk the graph once; every node states the layouts it wants, and Identity nodes are put where a value has
-    another. Inputs and outputs of the model stay row-major."""
+    another. Inputs and outputs of the model and of control-flow bodies stay row-major."""
 
     name: ClassVar[str] = "assign-layouts"
 
     def __call__(self, graph: Graph, ctx: PassContext) -> Graph:
+        for inner in control_flow_graphs(graph):
+            self._assign(inner, ctx)
+        return graph
+
+    def _assign(self, graph: Graph, ctx: PassContext) -> None:
         moved: dict[tuple[int, Layout], Value] = {}
         new_nodes: list[Node] = []
 
@@ -223,7 +229,6 @@ class AssignLayouts(Pass):
         for output in dict.fromkeys(graph.outputs):
             if output.type.layout is not None:
                 self._make_row_major(graph, output)
-        return graph
 
     @staticmethod
     def _make_row_major(graph: Graph, output: Value) -> None:

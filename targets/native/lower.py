@@ -11,6 +11,7 @@ import numpy as np
 from mcpc import ops
 from mcpc.ir import Dim, DType, Graph, Node, TensorType, Value, is_static
 from mcpc.pipeline import Pass, PassContext
+from mcpc.rewrite import control_flow_graphs
 
 from . import expression
 from .iteration import rows_and_columns
@@ -25,16 +26,21 @@ class Lower(Pass):
     name: ClassVar[str] = "lower-native"
 
     def __call__(self, graph: Graph, ctx: PassContext) -> Graph:
-        for node in list(graph.nodes):
-            if node.body is not None:
-                reason = unsuitable_anchor(node) or unsuitable_epilogue(node)
-                if reason is not None:
-                    ctx.decide(node, "split", reason)
-                    for inner in inline(graph, node):
-                        _operator(graph, inner)
-                continue
-            _operator(graph, node)
+        for inner in control_flow_graphs(graph):
+            for node in list(inner.nodes):
+                _node(inner, node, ctx)
         return graph
+
+
+def _node(graph: Graph, node: Node, ctx: PassContext) -> None:
+    if node.body is None:
+        _operator(graph, node)
+        return
+    reason = unsuitable_anchor(node) or unsuitable_epilogue(node)
+    if reason is not None:
+        ctx.decide(node, "split", reason)
+        for each in inline(graph, node):
+            _operator(graph, each)
 
 
 def _operator(graph: Graph, node: Node) -> None:
@@ -190,7 +196,7 @@ def unsuitable_epilogue(node: Node) -> str | None:
         reason = expression.supported(inner)
         if reason is not None:
             return reason
-    if region.anchor is None:
+    if region.anchor is None or region.anchor.is_op("TensorScatter"):
         return None
     result = node.output.type
     if region.anchor.is_op("Gemm", "MatMul") and region.anchor.output.dtype is not DType.float32:

@@ -12,6 +12,7 @@ from .address import Address
 from .arena import Arena
 from .ctext import comment, indent, size, size_variable, uses_variable
 from .kernel import Kernel, Step
+from .phases import Phases
 from .plan import plan_text
 from .toolchain import Unit
 
@@ -22,12 +23,13 @@ KERNELS_PER_UNIT = 4
 @dataclass(frozen=True)
 class Call:
     """A step and its operands' places. ``parallel``: whether handing the work to the thread pool saves more than it
-    costs, a C expression where that depends on sizes."""
+    costs, a C expression where that depends on sizes. ``jump``: the step to go to where the kernel returns 1."""
 
     step: Step
     addresses: Sequence[Address]
     title: str
     parallel: bool | str
+    jump: int | None = None
 
 
 def kernels_of(calls: Sequence[Call]) -> list[Kernel]:
@@ -35,15 +37,15 @@ def kernels_of(calls: Sequence[Call]) -> list[Kernel]:
     return list({call.step.kernel.name: call.step.kernel for call in calls}.values())
 
 
-def units(graph: Graph, calls: Sequence[Call], arena: Arena) -> list[Unit]:
-    """All translation units; the last one holds the steps."""
-    kernels, symbols = kernels_of(calls), graph.all_symbols()
+def units(graph: Graph, calls: Sequence[Call], phases: Phases, arena: Arena, symbols: Sequence[str]) -> list[Unit]:
+    """All translation units; the last one holds the steps. ``symbols`` are the names of all sizes, in order."""
+    kernels = kernels_of(calls)
     result = []
     for start in range(0, len(kernels), KERNELS_PER_UNIT):
         group = kernels[start : start + KERNELS_PER_UNIT]
         text = "\n".join(['#include "kernel.h"', "", *(kernel.source for kernel in group)])
         result.append(Unit(f"kernels_{start // KERNELS_PER_UNIT:03d}", _symbol_accessors(symbols, text)))
-    result.append(Unit("steps", _symbol_accessors(symbols, _steps(graph, calls, kernels, arena, symbols))))
+    result.append(Unit("steps", _symbol_accessors(symbols, _steps(graph, calls, kernels, phases, arena, symbols))))
     return result
 
 
@@ -54,12 +56,14 @@ def _symbol_accessors(symbols: Sequence[str], text: str) -> str:
     return text
 
 
-def _steps(graph: Graph, calls: Sequence[Call], kernels: Sequence[Kernel], arena: Arena, symbols: Sequence[str]) -> str:
+def _steps(
+    graph: Graph, calls: Sequence[Call], kernels: Sequence[Kernel], phases: Phases, arena: Arena, symbols: Sequence[str]
+) -> str:
     headers = sorted({line for kernel in kernels for line in kernel.text.splitlines() if line.startswith("#include")})
     parts = ['#include "kernel.h"', '#include "plan.h"', *headers, "", *(kernel.prototype for kernel in kernels), ""]
-    parts.append(plan_text(graph, [call.step for call in calls], arena, symbols))
+    parts.append(plan_text(graph, [call.step for call in calls], phases, arena, symbols))
     for index, call in enumerate(calls):
-        parts.append(_step(index, call, symbols))
+        parts.append(_step(index, call, phases, symbols))
     cases = [f"case {index}: return step_{index}(env);" for index in range(len(calls))]
     parts += [
         '__attribute__((visibility("default"))) int64_t mcp26_entry(mcp26_env *env, uint32_t step) {',
@@ -73,7 +77,7 @@ def _steps(graph: Graph, calls: Sequence[Call], kernels: Sequence[Kernel], arena
     return "\n".join(parts)
 
 
-def _step(index: int, call: Call, symbols: Sequence[str]) -> str:
+def _step(index: int, call: Call, phases: Phases, symbols: Sequence[str]) -> str:
     step, parallel = call.step, call.parallel
     name = step.kernel.name
     alone = f"{name}(env, args, 0, {step.units}, 0)"
@@ -88,10 +92,11 @@ def _step(index: int, call: Call, symbols: Sequence[str]) -> str:
         *(f"    {address.text}," for address in call.addresses),
         "};",
         f"int32_t status = {run};",
+        *([f"if (status == 1) return {call.jump};"] if call.jump is not None else []),
         f"if (status) return step_failed(env, {index}, status);",
     ]
-    if step.sets:
-        lines += [f"status = plan_again(env, {index + 1}, plan);", "if (status) return status;"]
+    for phase in phases.after(step):
+        lines += [f"status = plan_again(env, {phase}, plan);", "if (status) return status;"]
     lines.append(f"return {index + 1};")
     text = "\n".join(lines)
     names = [symbol for symbol in symbols if uses_variable(text, symbol)]

@@ -1,52 +1,28 @@
 """The C text of the plan entry: checks of sizes, output shapes, and places in the arena where sizes have no limit.
 
 It runs for the symbols of the inputs before step 0, and again after each step that finds sizes in the data, for what
-these decide.
+these decide. What a control-flow body takes for granted is checked where it is entered, or later.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
-from mcpc.ir import Dim, Graph, is_static, names_of
+from mcpc.ir import Dim, Graph, is_static
+from mcpc.rewrite import control_flow_graphs
 
 from .arena import Arena
 from .ctext import indent, size, size_variable, uses_variable
 from .kernel import Step
+from .phases import Phases, unproven
 
 
-class Phases:
-    """When symbols become known: 0 for those of inputs, ``n`` for those that step ``n`` - 1 finds."""
-
-    def __init__(self, graph: Graph, steps: Sequence[Step]) -> None:
-        self._known = dict.fromkeys(graph.symbols(), 0)
-        for index, step in enumerate(steps):
-            for name in step.sets:
-                self._known.setdefault(name, index + 1)
-
-    @property
-    def all(self) -> list[int]:
-        return sorted({0, *self._known.values()})
-
-    def of(self, sizes: Iterable[Dim]) -> int | None:
-        """The phase in which all of ``sizes`` are known; None where a size is never found, since no step needs it."""
-        names = names_of(sizes)
-        if any(name not in self._known for name in names):
-            return None
-        return max((self._known[name] for name in names), default=0)
-
-    def found_in(self, phase: int) -> list[str]:
-        return [name for name, known in self._known.items() if known == phase]
-
-
-def plan_text(graph: Graph, steps: Sequence[Step], arena: Arena, symbols: Sequence[str]) -> str:
-    phases = Phases(graph, steps)
-    indices = {id(step.node): index for index, step in enumerate(steps)}
+def plan_text(graph: Graph, steps: Sequence[Step], phases: Phases, arena: Arena, symbols: Sequence[str]) -> str:
     lines = ["(void)step;", f"env->plan_bytes = {arena.nbytes}u;"] if not arena.is_dynamic else ["(void)step;"]
     for phase in phases.all:
         body = [
             *_bounds(graph, phases, phase),
-            *_checks(graph, indices, phases, phase),
+            *_checks(graph, steps, phases, phase),
             *_shapes(graph, phases, phase),
             *_places(arena, phases, phase),
         ]
@@ -81,30 +57,26 @@ def _bounds(graph: Graph, phases: Phases, phase: int) -> list[str]:
     return lines
 
 
-def _checks(graph: Graph, indices: dict[int, int], phases: Phases, phase: int) -> list[str]:
+def _checks(graph: Graph, steps: Sequence[Step], phases: Phases, phase: int) -> list[str]:
     """What type inference took for granted: equal sizes, and none below 0."""
-    lines = []
-    steps = {node.name: indices[id(node)] for node in graph.nodes if id(node) in indices}
-    for (left, right), node_name in graph.assumptions.items():
-        if phases.of((left, right)) == phase and not (is_static((left, right))):
-            step = steps.get(node_name, 0)
-            lines.append(
-                f"if ({size(left)} != {size(right)}) "
-                f"return plan_fault(env, {step}, MCP26_DATA_SHAPE, {size(left)}, {size(right)});"
-            )
-    seen: set[Dim] = set()
-    for node in graph.nodes:
-        for value in node.outputs:
-            for item in (value.shape if value is not None else None) or ():
-                if isinstance(item, int) or item in seen or item.is_nonnegative:
-                    continue
-                seen.add(item)
-                if phases.of((item,)) == phase:
-                    step = indices.get(id(node), 0)
-                    lines.append(
-                        f"if ({size(item)} < 0) return plan_fault(env, {step}, MCP26_DATA_SHAPE, {size(item)}, 0);"
-                    )
-    return lines
+    indices = {step.node.name: index for index, step in enumerate(steps)}
+    lines: dict[str, None] = {}
+
+    def check(condition: str, node: str, left: Dim, right: Dim) -> None:
+        numbers = f"{indices.get(node, 0)}, MCP26_DATA_SHAPE, {size(left)}, {size(right)}"
+        lines.setdefault(f"if ({condition}) return plan_fault(env, {numbers});")
+
+    for body in control_flow_graphs(graph):
+        own = None if body is graph else body
+        for (left, right), node in body.assumptions.items():
+            if phases.of((left, right), own) == phase and not is_static((left, right)):
+                check(f"{size(left)} != {size(right)}", node, left, right)
+        seen: set[Dim] = set()
+        for node, item in unproven(body.nodes):
+            if item not in seen and phases.of((item,), own) == phase:
+                check(f"{size(item)} < 0", node.name, item, 0)
+            seen.add(item)
+    return list(lines)
 
 
 def _shapes(graph: Graph, phases: Phases, phase: int) -> list[str]:
@@ -124,11 +96,10 @@ def _places(arena: Arena, phases: Phases, phase: int) -> list[str]:
     for index, buffer in enumerate(arena.buffers):
         if phases.of(buffer.sizes) == phase:
             sizes = ", ".join(map(size, buffer.sizes))
-            lines.append(f"env->offsets[{index}] = UINT64_MAX;")
             lines.append(
                 f"env->offsets[{count + index}] = plan_bytes((const int64_t[]){{{sizes}}}, {len(buffer.sizes)});"
             )
-    if lines:
+    if lines or phase == 0:
         lines += [f"int32_t status = plan_place(env, lives, {count}, {phase});", "if (status) return status;"]
     return lines
 

@@ -10,8 +10,10 @@ import numpy as np
 
 from mcpc import ops
 from mcpc.ir import MCPC, DType, Graph, Node, TensorType, Value, product
-from mcpc.ops.quantize import block_of, in_bytes, limits, spread, stored_type
+from mcpc.ops.context import FLOAT8
+from mcpc.ops.quantize import block_of, limits, spread, stored_type
 from mcpc.pipeline import Pass, PassContext
+from mcpc.rewrite import control_flow_graphs
 
 from .lower import Before
 from .region import is_expansion
@@ -29,18 +31,23 @@ class LowerQuantized(Pass):
     name: ClassVar[str] = "lower-quantized"
 
     def __call__(self, graph: Graph, ctx: PassContext) -> Graph:
-        for node in list(graph.nodes):
-            if node.is_op("DequantizeLinear"):
-                _dequantize(graph, node)
-            elif node.is_op("QuantizeLinear") and not ops.is_elementwise(node):
-                along_axis(graph, node)
-            elif node.is_op("DynamicQuantizeLinear"):
-                _dynamic_quantize(graph, node)
-            elif node.is_op("QLinearConv", "QLinearMatMul"):
-                _linear_product(graph, node)
-            elif node.is_op("MatMulInteger"):
-                _share_batches(graph, node)
+        for inner in control_flow_graphs(graph):
+            for node in list(inner.nodes):
+                _lower(inner, node)
         return graph
+
+
+def _lower(graph: Graph, node: Node) -> None:
+    if node.is_op("DequantizeLinear"):
+        _dequantize(graph, node)
+    elif node.is_op("QuantizeLinear") and not ops.is_elementwise(node):
+        along_axis(graph, node)
+    elif node.is_op("DynamicQuantizeLinear"):
+        _dynamic_quantize(graph, node)
+    elif node.is_op("QLinearConv", "QLinearMatMul"):
+        _linear_product(graph, node)
+    elif node.is_op("MatMulInteger"):
+        _share_batches(graph, node)
 
 
 class _Loop:
@@ -78,10 +85,12 @@ class _Loop:
     def real(self, value: Value) -> Value:
         return value if value.dtype is DType.float32 else self("Cast", value, to=DType.float32)
 
-    def quantized(self, steps: Value, zero: Value | None, dtype: DType) -> Value:
+    def quantized(self, steps: Value, zero: Value | None, dtype: DType, saturate: int = 1) -> Value:
         """``steps`` of the scale, rounded and limited as :func:`mcpc.ops.quantize.quantized` has it."""
         if dtype.is_float:
-            return self("Cast", steps, to=dtype)
+            shifts = zero is not None and dtype not in FLOAT8
+            steps = self("Add", steps, self.real(zero)) if zero is not None and shifts else steps
+            return self("Cast", steps, to=dtype, saturate=saturate)
         low, high = map(self.number, limits(dtype))
         steps = self("Round", steps)
         if zero is not None:
@@ -118,23 +127,11 @@ def _dequantize(graph: Graph, node: Node) -> None:
     """Weights wait for what reads them; other constants, biases among them, are computed."""
     if is_expansion(node):
         return
-    widen(graph, node)
     if all(value is None or value.is_constant for value in node.inputs) and not graph.is_output(node.output):
         graph.replace_uses(node.output, graph.constant(node.output.name, dequantized(node)))
         graph.remove(node)
     elif not ops.is_elementwise(node):
         along_axis(graph, node)
-
-
-def widen(graph: Graph, node: Node) -> None:
-    """Let a DequantizeLinear of four-bit constants read bytes."""
-
-    def wide(value: Value | None) -> Value | None:
-        if value is None or value.data is None or value.dtype not in (DType.int4, DType.uint4):
-            return value
-        return graph.constant(value.name, in_bytes(value.data))
-
-    graph.set_inputs(node, [wide(value) for value in node.inputs])
 
 
 def dequantized(node: Node) -> Array:
@@ -185,7 +182,8 @@ def _loop(graph: Graph, node: Node, x: Value, parameters: Sequence[Value]) -> Va
     x, scale, *zeros = map(loop.operand, (x, *parameters))
     zero = zeros[0] if zeros else None
     if node.is_op("QuantizeLinear"):
-        loop.finish(loop.quantized(loop("Div", loop.real(x), loop.real(scale)), zero, stored_type(node)))
+        steps, saturate = loop("Div", loop.real(x), loop.real(scale)), int(node.attrs.get("saturate", 1))
+        loop.finish(loop.quantized(steps, zero, stored_type(node), saturate))
         return output
     if zero is not None and not x.dtype.is_float:
         x = loop("Sub", *(loop("Cast", value, to=DType.int32) for value in (x, zero)))
@@ -241,7 +239,7 @@ def _linear_product(graph: Graph, node: Node) -> None:
         total = loop("Add", total, loop.operand(_shaped(graph, node, bias, 1, rank)))
     rows, columns = (1, 1) if is_conv else (rank - 2, rank - 1)
     a, b, c = (
-        loop.operand(_shaped(graph, node, value, axis, rank))
+        loop.real(loop.operand(_shaped(graph, node, value, axis, rank)))
         for value, axis in ((x_scale, rows), (w_scale, columns), (y_scale, rows))
     )
     factor = loop("Div", loop("Mul", a, b), c)

@@ -6,14 +6,17 @@ given these. Where such a tensor is data for another operator, one step writes t
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
 from mcpc import ops
 from mcpc.errors import ModelError, Problems
-from mcpc.ir import Dim, Graph, Node, Value, names_of
+from mcpc.ir import Dim, Graph, Node, TensorType, Value, names_of, symbol
+from mcpc.ops.control import decided
 
 from . import emit
-from .kernel import Step
+from .control import schedule_if, schedule_loop
+from .kernel import Label, Step
 from .views import view_offset
 
 
@@ -27,11 +30,17 @@ class View:
 
 @dataclass
 class Schedule:
-    """``steps`` in the order of execution; ``views`` by the id of the value; ``context`` is that of type inference."""
+    """``items`` are steps in the order of execution, with labels between them that steps jump to; ``views`` by the id
+    of the value; ``context`` is that of type inference. ``loops`` are the labels at the first step and behind the last
+    one, outer loops first. ``entries`` are the steps that enter a control-flow body, by its id. ``symbols`` are the
+    names of all symbolic sizes, in the order in which the artifact numbers them."""
 
     context: ops.InferContext
-    steps: list[Step] = field(default_factory=list)
+    items: list[Step | Label] = field(default_factory=list)
     views: dict[int, View] = field(default_factory=dict)
+    loops: list[tuple[Label, Label]] = field(default_factory=list)
+    entries: dict[int, Step] = field(default_factory=dict)
+    symbols: list[str] = field(default_factory=list)
 
 
 def schedule(graph: Graph, nr: int) -> Schedule:
@@ -40,53 +49,137 @@ def schedule(graph: Graph, nr: int) -> Schedule:
     Raises every node without code at once: E101, E102, E109; E108 where a size depends on data and no step finds it, or
     a rank is not known.
     """
-    result = Schedule(ops.infer_graph(graph))
-    born = _born(graph)
-    problems = Problems()
-    needed = {id(value) for value in graph.outputs}
-    symbols = set(names_of(size for value in graph.outputs for size in value.shape or ()))
-
-    def add(step: Step) -> None:
-        result.steps.append(step)
-        values = [operand for operand in step.operands if isinstance(operand, Value)]
-        needed.update(id(value) for value in values)
-        symbols.update(step.symbols)
-        symbols.update(names_of(size for value in (*values, *step.outputs) for size in value.type.dims))
-
-    for node in reversed(graph.nodes):
-        made = [output for output in node.outputs if output is not None]
-        if any(id(output) in needed for output in made):
-            with problems.collect():
-                _require_ranks(node)
-                is_known = emit.known_contents(node, result.context) is not None
-                offset = None if is_known else view_offset(node, result.context)
-                data = node.input(0)
-                if offset is not None and data is not None:
-                    result.views[id(node.output)] = View(data, offset)
-                    needed.add(id(data))
-                    symbols.update(names_of((offset, *node.output.type.dims, *data.type.dims)))
-                elif any(output.type.elements != 0 for output in made):
-                    add(emit.emit(node, nr, result.context))
-        own = born.get(id(node), set())
-        if own & symbols:
-            with problems.collect():
-                add(emit.emit_sizes(node, own & symbols, nr, result.context))
-    problems.errors.reverse()
-    problems.raise_if_any()
-    result.steps.reverse()
+    scheduler = Scheduler(graph, nr)
+    scheduler.nodes(graph)
+    scheduler.problems.errors.reverse()
+    scheduler.problems.raise_if_any()
+    result = scheduler.schedule
+    result.items.reverse()
+    result.symbols = [*graph.all_symbols(), *scheduler.own_symbols]
     return result
 
 
+class Scheduler:
+    """Collects the steps, the last one first."""
+
+    def __init__(self, graph: Graph, nr: int) -> None:
+        self.nr = nr
+        self.context = ops.infer_graph(graph)
+        self.schedule = Schedule(self.context)
+        self.loops, self.entries = self.schedule.loops, self.schedule.entries
+        self.problems = Problems()
+        #: Names of sizes that no value of the graph has.
+        self.own_symbols: list[str] = []
+        self._born = _born(graph)
+        self._wanted = {id(value) for value in graph.outputs}
+        self._symbols = set(names_of(size for value in graph.outputs for size in value.shape or ()))
+
+    def add(self, item: Step | Label) -> None:
+        """Put ``item`` before all others; its operands and their sizes are wanted."""
+        self.schedule.items.append(item)
+        if isinstance(item, Label):
+            return
+        values = [operand for operand in item.operands if isinstance(operand, Value)]
+        self._wanted.update(id(value) for value in values)
+        self._symbols.update(item.symbols)
+        self._symbols.update(names_of(size for value in (*values, *item.outputs) for size in value.type.dims))
+
+    def view(self, value: Value, data: Value, offset: Dim) -> None:
+        """Let ``value`` be part of ``data``, which is wanted."""
+        self.schedule.views[id(value)] = View(data, offset)
+        self._wanted.add(id(data))
+        self._symbols.update(names_of((offset, *value.type.dims, *data.type.dims)))
+
+    def want(self, value: Value) -> None:
+        self._wanted.add(id(value))
+
+    def is_wanted(self, value: Value) -> bool:
+        """Whether a later step reads ``value`` or one of the sizes that it is the first to have."""
+        sizes = {f"{value.name}:{axis}" for axis in range(value.type.rank or 0)}
+        return id(value) in self._wanted or bool(sizes & self._symbols)
+
+    def is_known(self, value: Value) -> bool:
+        """Whether the contents follow from the symbols."""
+        contents = self.context.contents(value)
+        return contents is not None and all(item is not None for item in contents.ravel())
+
+    def born(self, node: Node) -> set[str]:
+        """The symbols that first occur in the outputs of ``node``."""
+        return self._born.get(id(node), set())
+
+    def temporary(self, name: str, type: TensorType, renamed: Sequence[Dim]) -> Value:
+        """A value for steps only; the sizes ``renamed`` become symbols of its own."""
+        sizes: list[Dim] = []
+        for axis, size in enumerate(type.dims):
+            own = symbol(f"{name}:{axis}")
+            if size in renamed:
+                self.own_symbols.append(str(own.name))
+            sizes.append(own if size in renamed else size)
+        return Value(name, replace(type, shape=tuple(sizes)))
+
+    def origin(self, value: Value) -> Value:
+        """The value whose memory ``value`` is part of."""
+        node = value.producer
+        while node is not None:
+            if node.is_op("If"):
+                taken = decided(node, self.context)
+                if taken is None:
+                    return value
+                value = node.bodies[taken].outputs[[output is value for output in node.outputs].index(True)]
+            elif emit.known_contents(node, self.context) is None and view_offset(node, self.context) is not None:
+                assert node.inputs[0] is not None
+                value = node.inputs[0]
+            else:
+                return value
+            node = value.producer
+        return value
+
+    def nodes(self, graph: Graph) -> None:
+        """The steps of the nodes of ``graph`` that are wanted; what its outputs are wanted for is there already."""
+        for node in reversed(graph.nodes):
+            if node.is_op("If", "Loop"):
+                with self.problems.collect():
+                    _require_ranks(node)
+                    (schedule_if if node.is_op("If") else schedule_loop)(self, node)
+            else:
+                self._node(node)
+
+    def _node(self, node: Node) -> None:
+        made = [output for output in node.outputs if output is not None]
+        if any(id(output) in self._wanted for output in made):
+            with self.problems.collect():
+                _require_ranks(node)
+                is_known = emit.known_contents(node, self.context) is not None
+                offset = None if is_known else view_offset(node, self.context)
+                data = node.input(0)
+                if offset is not None and data is not None:
+                    self.view(node.output, data, offset)
+                elif any(output.type.elements != 0 for output in made):
+                    self.add(emit.emit(node, self.nr, self.context))
+        own = self.born(node)
+        if own & self._symbols:
+            with self.problems.collect():
+                self.add(emit.emit_sizes(node, own & self._symbols, self.nr, self.context))
+
+
 def _born(graph: Graph) -> dict[int, set[str]]:
-    """The symbols that first occur in a node's outputs, by the node's id."""
+    """The symbols that first occur in a node's outputs, by the node's id. Those in the inputs of bodies are set by the
+    node that runs these."""
     known = set(graph.symbols())
     result: dict[int, set[str]] = {}
-    for node in graph.nodes:
-        sizes = [size for output in node.outputs if output is not None for size in output.shape or ()]
-        own = set(names_of(sizes)) - known
-        if own:
-            result[id(node)] = own
-            known |= own
+
+    def visit(nodes: Sequence[Node]) -> None:
+        for node in nodes:
+            for body in node.bodies.values():
+                known.update(names_of(size for value in body.inputs for size in value.shape or ()))
+                visit(body.nodes)
+            sizes = [size for output in node.outputs if output is not None for size in output.shape or ()]
+            own = set(names_of(sizes)) - known
+            if own:
+                result[id(node)] = own
+                known.update(own)
+
+    visit(graph.nodes)
     return result
 
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from mcpc.ir import Dim, Graph, Node, Value, dim, names_of, product
+from mcpc.ir import Dim, Graph, Node, Value, dim, is_static, names_of, product
 from mcpc.ops.context import same
 
-from .kernel import Operand, Workspace
+from .kernel import Label, Operand, Step, Workspace
 from .schedule import Schedule
 from .views import concat_offsets
 
@@ -66,31 +66,48 @@ class Storage:
     """The buffers of a schedule and the place of every value.
 
     ``in_place(node)`` names the inputs whose buffer the node may overwrite with its output. ``steps`` are those of the
-    schedule but for joins whose parts are written in place. ``copies`` are outputs that lie elsewhere: (value, index).
+    schedule but for joins whose parts are written in place; ``labels`` has the index of the step behind each label.
+    ``copies`` are outputs that lie elsewhere: (value, index).
     """
 
     def __init__(self, graph: Graph, schedule: Schedule, in_place: Callable[[Node], Sequence[int]]) -> None:
         self.graph = graph
         self.schedule = schedule
-        self.steps = list(schedule.steps)
+        self.items = list(schedule.items)
+        self.steps: list[Step] = []
+        self.labels: dict[Label, int] = {}
         self.places: dict[int, Place] = {}
         self.workspaces: dict[int, Place] = {}
         self.buffers: list[Buffer] = []
         self.copies: list[tuple[Value, int]] = []
-        self._place_values()
+        for index, value in enumerate(graph.inputs):
+            self._new(value, "input", index)
         self._outputs()
         self._concats()
+        self._number()
         self._liveness()
         self._share_in_place(in_place)
         self.arena_buffers = [buffer for buffer in self.buffers if buffer.kind == "arena"]
 
     def __getitem__(self, operand: Value | Workspace) -> tuple[Buffer, Dim]:
-        """The buffer and byte offset of a step's operand; a constant's own buffer is made on first use."""
+        """The buffer and byte offset of a step's operand."""
+        return self.place(operand).resolve()
+
+    def place(self, operand: Value | Workspace) -> Place:
+        """The place of an operand, made when it is first asked for."""
         if isinstance(operand, Workspace):
-            return self.workspaces[id(operand)].resolve()
-        if id(operand) not in self.places and operand.is_constant:
-            self._new(operand, "constant")
-        return self.places[id(operand)].resolve()
+            if id(operand) not in self.workspaces:
+                buffer = Buffer("workspace", (operand.nbytes,), "arena")
+                self.buffers.append(buffer)
+                self.workspaces[id(operand)] = Place(buffer)
+            return self.workspaces[id(operand)]
+        if id(operand) not in self.places:
+            view = self.schedule.views.get(id(operand))
+            if view is not None:
+                self.places[id(operand)] = Place(None, view.offset, self.place(view.data))
+            else:
+                self._new(operand, "constant" if operand.is_constant else "arena")
+        return self.places[id(operand)]
 
     def output_value(self, value: Value, index: int) -> Value:
         """A value that stands for output ``index``, to which ``value`` is copied."""
@@ -104,29 +121,13 @@ class Storage:
         self.places[id(value)] = place = Place(buffer)
         return place
 
-    def _place_values(self) -> None:
-        for index, value in enumerate(self.graph.inputs):
-            self._new(value, "input", index)
-        for node in self.graph.nodes:
-            for output in node.outputs:
-                view = self.schedule.views.get(id(output))
-                if view is not None:
-                    self[view.data]
-                    self.places[id(output)] = Place(None, view.offset, self.places[id(view.data)])
-                elif output is not None and output.shape is not None:
-                    self._new(output, "arena")
-        for step in self.steps:
-            for operand in step.operands:
-                if isinstance(operand, Workspace):
-                    buffer = Buffer(f"{step.node.output.name} workspace", (operand.nbytes,), "arena")
-                    self.buffers.append(buffer)
-                    self.workspaces[id(operand)] = Place(buffer)
-
     def _outputs(self) -> None:
         """A buffer that an output fills becomes the caller's; an output that shares one is copied at the end."""
         for index, value in enumerate(self.graph.outputs):
             buffer, offset = self[value]
-            if buffer.kind == "arena" and offset == 0 and same(buffer.nbytes, value.type.nbytes):
+            # What a loop carries or stacks is moved where its size changes.
+            is_fixed = is_static(value.type.dims) or (buffer.value is not None and buffer.value.producer is not None)
+            if buffer.kind == "arena" and offset == 0 and is_fixed and same(buffer.nbytes, value.type.nbytes):
                 buffer.kind, buffer.index = "output", index
             else:
                 self.copies.append((value, index))
@@ -134,7 +135,9 @@ class Storage:
     def _concats(self) -> None:
         """Let producers write straight into their part of a Concat's output."""
         data_sizes = set(self.graph.data_symbols())
-        for step in list(self.steps):
+        for step in list(self.items):
+            if isinstance(step, Label):
+                continue
             node = step.node
             offsets = concat_offsets(node) if node.is_op("Concat") and step.outputs else None
             if offsets is None or data_sizes & set(names_of(node.output.type.dims)):
@@ -142,25 +145,39 @@ class Storage:
             roots: list[Place] = []
             for value in node.inputs:
                 assert value is not None
-                place = self.places.get(id(value))
-                if place is None or place.root is not place or place.buffer is None or place.buffer.kind != "arena":
+                if value.producer is None:  # an input, a constant, or carried by a loop
+                    break
+                place = self.place(value)
+                if place.root is not place or place.buffer is None or place.buffer.kind != "arena":
                     break
                 if any(place is other for other in roots) or not same(place.buffer.nbytes, value.type.nbytes):
                     break
                 roots.append(place)
             else:
-                target = self.places[id(node.output)]
+                target = self.place(node.output)
                 for place, offset in zip(roots, offsets, strict=True):
                     assert place.buffer is not None
                     self.buffers.remove(place.buffer)
                     place.buffer, place.parent, place.offset = None, target, offset
-                self.steps.remove(step)
+                self.items.remove(step)
+
+    def _number(self) -> None:
+        for item in self.items:
+            if isinstance(item, Label):
+                self.labels[item] = len(self.steps)
+            else:
+                self.steps.append(item)
 
     def _liveness(self) -> None:
         for index, step in enumerate(self.steps):
             for operand in (*step.operands, *step.outputs):
-                if isinstance(operand, Workspace) or (isinstance(operand, Value) and id(operand) in self.places):
+                if isinstance(operand, Value | Workspace):
                     self[operand][0].touch(index)
+        for head, end in reversed(self.schedule.loops):  # what is there before an iteration has to last for the next
+            first, last = self.labels[head], self.labels[end] - 1
+            for buffer in self.buffers:
+                if buffer.first < first <= buffer.last <= last:
+                    buffer.last = last
         for value, _ in self.copies:
             self[value][0].touch(len(self.steps))
         # What no step touches is empty, or nobody reads it.
@@ -171,11 +188,11 @@ class Storage:
             if not step.outputs:
                 continue
             node = step.node
-            out_place = self.places[id(node.output)]
+            out_place = self.place(step.outputs[0])
             if out_place.parent is not None or out_place.buffer is None or out_place.buffer.kind != "arena":
                 continue
             out = out_place.buffer
-            for position in in_place(node):
+            for position in in_place(node) if step.outputs[0] is node.output else ():
                 value = node.inputs[position]
                 if value is None or value.is_constant:
                     continue

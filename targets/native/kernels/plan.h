@@ -39,19 +39,24 @@ static uint64_t plan_bytes(const int64_t *sizes, int64_t count) {
     return (bytes + PLAN_ALIGNMENT - 1) / PLAN_ALIGNMENT * PLAN_ALIGNMENT;
 }
 
-/* env->offsets holds three tables of `count` entries: places, sizes, and the placed buffers ordered by place. Those of
- * earlier phases stay where they are. */
+/* env->offsets holds three tables of `count` entries: places (UINT64_MAX: none yet), sizes, and the placed buffers ordered
+ * by place. Those of other phases stay where they are: a step in a loop plans for its phase again and again. */
 static int32_t plan_place(mcp26_env *env, const plan_life *lives, uint32_t count, uint32_t phase) {
     uint64_t *places = env->offsets, *bytes = places + count, *order = bytes + count;
-    uint32_t placed = 0, open = 0;
+    uint32_t before = 0, placed = 0, open = 0;
     for (uint32_t i = 0; i < count; i++) {
-        placed += lives[i].phase < phase;
+        if (phase == 0) places[i] = UINT64_MAX;
+        before += places[i] != UINT64_MAX;
         open += lives[i].phase == phase;
+    }
+    for (uint32_t k = 0; k < before; k++) {
+        if (lives[order[k]].phase != phase) order[placed++] = order[k];
+        else places[order[k]] = UINT64_MAX;
     }
     for (; open > 0; open--) {
         uint32_t chosen = count;
         for (uint32_t i = 0; i < count; i++) {
-            if (lives[i].phase != phase || places[i] != UINT64_MAX) continue; /* the plan entry marks what is open */
+            if (lives[i].phase != phase || places[i] != UINT64_MAX) continue;
             if (chosen == count || bytes[i] > bytes[chosen]) chosen = i;
         }
         if (bytes[chosen] > (uint64_t)MOST_BYTES) return MCP26_STEP_MEMORY;
