@@ -33,7 +33,7 @@ TYPES = {
 HEAD = f"""\
 # Operators
 
-Those of onnx {onnx.__version__} and of ONNX Runtime (com.microsoft), as `mcpc targets ops` lists them. How they are run:
+Those of onnx {onnx.__version__} and of ONNX Runtime (com.microsoft), as `mcpc targets ops` lists them. How one is run:
 
 - *elementwise*: as an expression in a loop, which fusion may share with others;
 - *kernel*: by code of its own; *view*: not at all where its result lies in its operand's memory;

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from mcpc.ir import OPSET, Value
 from mcpc.ops.context import attribute, fail
 from mcpc.ops.contrib import Expansion, stands_for
@@ -28,3 +30,16 @@ def mean_variance_normalization(e: Expansion) -> Sequence[Value | None]:
     centred = e("Sub", x, e("ReduceMean", x, axes, keepdims=1))
     deviation = e("Sqrt", e("ReduceMean", e("Mul", centred, centred), axes, keepdims=1))
     return [e("Div", centred, e("Add", deviation, e.scalar(1e-9, x)))]
+
+
+@stands_for("OptionalGetElement", domain="", versions=(15, OPSET))
+def optional_get_element(e: Expansion) -> Sequence[Value | None]:
+    """A tensor is there; types that are optional are not known."""
+    return [e("Identity", e.input(0))]
+
+
+@stands_for("OptionalHasElement", domain="", versions=(15, OPSET))
+def optional_has_element(e: Expansion) -> Sequence[Value | None]:
+    """Whether an operand is given: a tensor is there, types that are optional are not known."""
+    is_there = np.array(e.node.input(0) is not None)
+    return [e("Identity", e.graph.constant(f"{e.node.name}.is_there", is_there))]

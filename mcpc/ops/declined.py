@@ -15,8 +15,9 @@ _DECLINED: dict[str, dict[str, tuple[str, ...]]] = {
             *("ConcatFromSequence", "SequenceAt", "SequenceConstruct", "SequenceEmpty", "SequenceErase"),
             *("SequenceInsert", "SequenceLength", "SequenceMap", "SplitToSequence"),
         ),
-        "it takes or makes optional tensors": ("Optional", "OptionalGetElement", "OptionalHasElement"),
+        "it takes or makes optional tensors": ("Optional",),
         "it decodes image files": ("ImageDecoder",),
+        "it counts n-grams of a text, in front of a network": ("TfIdfVectorizer",),
     },
     "ai.onnx.ml": {
         _MAPS: ("CastMap", "DictVectorizer", "ZipMap"),
