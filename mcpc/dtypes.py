@@ -1,5 +1,8 @@
 """Element types of artifacts: the code in the file (ONNX's TensorProto.DataType), numpy's type, ONNX Runtime's name.
 
+Every element has whole bytes in memory, one of 4 or 2 bits the low bits of one, as ml_dtypes has it; only what is at
+rest is packed (:func:`pack`): weights in an artifact's shards, tensors in ONNX files.
+
 Light on purpose, for the loader: mcpc.ir has the compiler's view of the same types.
 """
 
@@ -10,11 +13,12 @@ from typing import Any
 
 import numpy as np
 
+Array = np.ndarray[Any, Any]
+
 
 @dataclass(frozen=True)
 class ElementType:
-    """``bits`` is the size of one element in an artifact's buffers, where 4- and 2-bit elements are packed; numpy keeps
-    one of these in a byte."""
+    """``bits`` is the size of one element where it is packed."""
 
     code: int
     name: str
@@ -23,14 +27,18 @@ class ElementType:
     numpy_name: str
 
     @property
-    def numpy(self) -> np.dtype[Any]:
-        try:
-            return np.dtype(self.numpy_name)
-        except TypeError:
-            import ml_dtypes  # types that numpy lacks
+    def is_native(self) -> bool:
+        """Whether numpy has the type by itself."""
+        return self.numpy_name in np.sctypeDict
 
-            dtype: np.dtype[Any] = np.dtype(getattr(ml_dtypes, self.numpy_name))
-            return dtype
+    @property
+    def numpy(self) -> np.dtype[Any]:
+        if self.is_native:
+            return np.dtype(self.numpy_name)
+        import ml_dtypes
+
+        dtype: np.dtype[Any] = np.dtype(getattr(ml_dtypes, self.numpy_name))
+        return dtype
 
 
 _TYPES = (
@@ -61,3 +69,18 @@ _TYPES = (
 
 BY_CODE = {type.code: type for type in _TYPES}
 BY_NAME = {type.name: type for type in _TYPES}
+
+
+def pack(numbers: Array, bits: int) -> Array:
+    """The bytes (uint8, flat) of ``numbers`` of 4 or 2 ``bits``: the first in the lowest bits of the first byte, zeros
+    behind the last."""
+    codes = np.ascontiguousarray(numbers).reshape(-1).view(np.uint8) & np.uint8(2**bits - 1)
+    per_byte = 8 // bits
+    rows = np.pad(codes, (0, -codes.size % per_byte)).reshape(-1, per_byte)
+    return np.bitwise_or.reduce(rows << np.arange(0, 8, bits, dtype=np.uint8), axis=1, dtype=np.uint8)
+
+
+def unpack(data: Array, bits: int, count: int) -> Array:
+    """The first ``count`` numbers of ``bits`` bits in bytes (uint8) as :func:`pack` makes them, a byte each."""
+    codes: Array = (data[:, None] >> np.arange(0, 8, bits, dtype=np.uint8)) & np.uint8(2**bits - 1)
+    return codes.reshape(-1)[:count]

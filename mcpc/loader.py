@@ -251,9 +251,7 @@ class Session:
         """Hand a tensor to the runtime, and return the array whose memory it reads."""
         array = tensor if type(tensor) is np.ndarray else _as_array(tensor, slot)
         if array.dtype != slot.dtype:
-            if array.dtype.newbyteorder("=") != slot.dtype:
-                raise _wrong_dtype(slot, array)
-            array = array.astype(slot.dtype)
+            array = _retyped(slot, array)
         flags = array.flags
         if not (flags.c_contiguous and flags.aligned):
             array = array.copy(order="C")
@@ -310,6 +308,16 @@ def _as_array(tensor: Any, slot: Slot) -> Array:
     except Exception as error:  # whatever the other library raises
         raise RuntimeFault("E601", f"{slot.name!r} cannot be made an array: {error}") from error
     return array
+
+
+def _retyped(slot: Slot, array: Array) -> Array:
+    """``array`` in the byte order of this machine, or, where it comes from a file in which numpy could not name the
+    element type, with it; E601 for any other type."""
+    if array.dtype.newbyteorder("=") == slot.dtype:
+        return array.astype(slot.dtype)
+    if array.dtype == np.dtype((np.void, slot.dtype.itemsize)) and slot.dtype.kind == "V":
+        return np.ascontiguousarray(array).view(slot.dtype).reshape(array.shape)
+    raise _wrong_dtype(slot, array)
 
 
 def _wrong_dtype(slot: Slot, array: Array) -> RuntimeFault:

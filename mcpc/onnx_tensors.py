@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 from onnx import SparseTensorProto, TensorProto, numpy_helper
 
+from mcpc.dtypes import pack, unpack
 from mcpc.errors import ModelError
 from mcpc.ir import DType
 
@@ -17,9 +18,6 @@ Array = np.ndarray[Any, Any]
 
 #: Bytes that a sparse tensor may take once its zeros are filled in.
 LARGEST_DENSE = 2**31
-
-#: The storage of each element type that raw bytes do not hold one to one.
-_PACKED = {DType.int4, DType.uint4}
 
 #: The typed field that holds an element type's numbers where raw bytes do not; int32_data for all others.
 _FIELDS: dict[int, str] = {
@@ -122,7 +120,7 @@ def read_tensor(tensor: TensorProto, external: ExternalData, name: str = "") -> 
     if any(size < 0 for size in shape):
         raise ModelError("E100", f"tensor {name} has the shape {list(shape)}")
     count = math.prod(shape)
-    nbytes = (count + 1) // 2 if dtype in _PACKED else count * dtype.itemsize
+    nbytes = (count * dtype.bits + 7) // 8
     described = f"{dtype.name}{list(shape)}"
     if tensor.data_location == TensorProto.EXTERNAL:
         data = external.bytes_of(tensor, nbytes)
@@ -165,11 +163,15 @@ def read_sparse(sparse: SparseTensorProto, external: ExternalData, name: str = "
     return dense
 
 
+def raw_bytes(array: Array) -> Array:
+    """What raw data hold of ``array``, as bytes; a view where that is what memory holds."""
+    bits = DType.of(array).bits
+    return pack(array, bits) if bits < 8 else np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+
+
 def _typed(data: Array, dtype: DType, shape: tuple[int, ...]) -> Array:
-    if dtype in _PACKED:
-        pairs = np.stack([data & 15, data >> 4], axis=-1).ravel()[: math.prod(shape)]
-        signed = np.where(pairs > 7, pairs.astype(np.int8) - 16, pairs) if dtype is DType.int4 else pairs
-        return signed.astype(np.int8).astype(dtype.numpy).reshape(shape)
+    if dtype.bits < 8:
+        return unpack(data, dtype.bits, math.prod(shape)).view(dtype.numpy).reshape(shape)
     return data.view(dtype.numpy.newbyteorder("<") if dtype.numpy.kind in "fiu" else dtype.numpy).reshape(shape)
 
 
@@ -178,7 +180,7 @@ def _from_field(
 ) -> Array:
     field = _FIELDS.get(tensor.data_type, "int32_data")
     entries = len(getattr(tensor, field))
-    wanted = (count + 1) // 2 if dtype in _PACKED else count
+    wanted = (count * dtype.bits + 7) // 8 if dtype.bits < 8 else count
     if entries != wanted:
         raise ModelError("E100", f"{what} holds {entries} elements in {field}, the size of {described} is {wanted}")
     if count == 0:

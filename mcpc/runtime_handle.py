@@ -46,7 +46,7 @@ class Slot:
         self.has_default = bool(described.has_default)
         self.shape_buffer = (ctypes.c_int64 * rank)()
         type = dtypes.BY_CODE.get(self.code)
-        if type is None or type.bits < 8:
+        if type is None:
             raise FormatError("E502", f"{self.name!r} has an element type ({self.code}) that Python cannot pass")
         self.dtype = type.numpy
         shape = [

@@ -190,9 +190,10 @@ def _values(item: Input, dtype: np.dtype[Any], shape: tuple[int, ...], rng: np.r
         return _mask(dtype, shape, rng)
     if dtype == np.bool_:
         return rng.random(shape) < 0.5
-    if dtype.kind not in "iu":  # also ml_dtypes' floats, whose kind is 'V'
+    if "int" not in dtype.name:
         scale = 0.1 if words & {"state", "hidden", "cache", "past", "h0", "c0"} else 1.0
-        return np.asarray(rng.standard_normal(shape, np.float32) * np.float32(scale)).astype(dtype)
+        numbers = np.asarray(rng.standard_normal(shape, np.float32) * np.float32(scale))
+        return (np.abs(numbers) if dtype.name.startswith("float8_e8m0") else numbers).astype(dtype)  # which has no sign
     if words & {"sr", "rate"}:
         return np.full(shape, 16000, dtype)
     if words & {"position", "positions"}:
@@ -220,7 +221,8 @@ def _integer_bound(item: Input, dtype: np.dtype[Any], words: set[str]) -> int:
     else:
         guess = 100
     indexed = _indexed_size(item) if hasattr(item, "users") else None
-    largest: int = 2 ** (8 * dtype.itemsize - (dtype.kind == "i"))
+    bits = next(each.bits for each in dtypes.BY_CODE.values() if each.numpy_name == dtype.name)
+    largest: int = 2 ** (bits - (not dtype.name.startswith("u")))
     return max(1, min(largest, guess if indexed is None else min(indexed, max(guess, 30000))))
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mcpc.comparison import ATOL_OF_RANGE, RTOL, Comparison, compare
+from mcpc.dtypes import BY_CODE
 from mcpc.errors import ModelError, UsageError
 from mcpc.sensitivity import tolerances
 
@@ -54,6 +55,7 @@ def verify(
     from mcpc.loader import load
     from mcpc.sample_inputs import artifact_inputs
 
+    refuse_chance(artifact)
     with load(artifact, threads=threads) as session:
         names = [output.name for output in session.get_outputs()]
         feeds = {**artifact_inputs(artifact, session, seed, dims), **known_inputs(session, inputs or {})}
@@ -68,6 +70,18 @@ def verify(
             for name, ours, theirs, most in zip(names, got, want, allowed, strict=True)
         ]
     return sorted(comparisons, key=lambda each: -each.excess)
+
+
+def refuse_chance(artifact: Path | str) -> None:
+    """UsageError E002 where ``artifact`` draws random numbers: nobody can say what it must compute."""
+    from mcpc.artifact import Artifact
+    from mcpc.ops.random import RANDOM
+
+    with Artifact.open(artifact) as file:
+        for step in file.meta.steps:
+            if step.op in RANDOM:
+                message = f"{artifact} draws random numbers ({step.name}, {step.op}): there is nothing to compare with"
+                raise UsageError("E002", message)
 
 
 def known_inputs(session: Session, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
@@ -110,8 +124,8 @@ def reference(model: Path | str | bytes, feeds: Mapping[str, Array], outputs: Se
 
 
 def judge(model: Path | str | bytes, outputs: Sequence[str]) -> Judge:
-    """What gives ``outputs`` for feeds: ONNX Runtime, or ONNX's own evaluator where that lacks an operator. ``model``
-    is a path, or a file's bytes; it is read once.
+    """What gives ``outputs`` for feeds: ONNX Runtime, or ONNX's own evaluator where that lacks an operator or takes no
+    numpy array of an element type. ``model`` is a path, or a file's bytes; it is read once.
 
     Raises ModelError E100 where it is refused; the judge UsageError E002 where names or shapes are not the model's.
     """
@@ -126,6 +140,9 @@ def judge(model: Path | str | bytes, outputs: Sequence[str]) -> Judge:
         raise ModelError("E100", f"ONNX Runtime refuses {name}: {error}") from error
     inputs = [*session.get_inputs(), *session.get_overridable_initializers()]
     known = {"input": inputs, "output": session.get_outputs()}
+    native = {f"tensor({each.ort_name})" for each in BY_CODE.values() if each.is_native}
+    if any(each.type not in native for each in (*inputs, *known["output"]) if each.type.startswith("tensor(")):
+        return _by_definition(model, outputs)
 
     def run(feeds: Mapping[str, Array]) -> list[Array]:
         for kind, wanted in (("input", feeds), ("output", outputs)):

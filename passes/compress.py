@@ -17,7 +17,7 @@ import numpy as np
 
 from mcpc import ops
 from mcpc.ir import DType, Graph, Node, TensorType, Value, is_static
-from mcpc.ops.quantize import in_bytes, limits, spread
+from mcpc.ops.quantize import limits, spread
 from mcpc.ops.shape import permutation
 from mcpc.pipeline import Pass, PassContext
 from mcpc.rewrite import control_flow_graphs, remove_dead, substitute
@@ -30,7 +30,7 @@ READERS = {"MatMul": 1, "Gemm": 1, "Conv": 1, "ConvTranspose": 1, "Gather": 0}
 #: The longest chain of operators that is looked through.
 REACH = 16
 
-_INTEGERS = (DType.int8, DType.uint8, DType.int4, DType.uint4)
+_SMALL = tuple(t for t in DType if t.bits <= 8 and t not in (DType.bool, DType.float8e8m0))
 _HALVES = (DType.float16, DType.bfloat16)
 _RESHAPES = ("Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity")
 
@@ -107,7 +107,7 @@ def _stored(value: Value | None, reach: int = REACH) -> _Stored | None:
     if value is None or reach < 0:
         return None
     if value.data is not None:
-        is_small = value.dtype in (*_INTEGERS, *_HALVES) and value.data.size > 1
+        is_small = value.dtype in (*_SMALL, *_HALVES) and value.data.size > 1
         return _Stored(value.data) if is_small else None
     node = value.producer
     if node is None:
@@ -132,10 +132,10 @@ def _dequantized(node: Node) -> _Stored | None:
     data, scale, zero = (None if (v := node.input(index)) is None else v.data for index in range(3))
     if data is None or scale is None or (node.input(2) is not None and zero is None):
         return None
-    if node.inputs[0].dtype not in _INTEGERS or data.size <= 1:  # type: ignore[union-attr]
+    if DType.of(data) not in _SMALL or data.size <= 1:
         return None
-    shifts = None if zero is None else spread(node, zero.astype(np.float32))
-    return _Stored(data, spread(node, scale), shifts, True)
+    shifts = None if zero is None or DType.of(data).is_float else spread(node, zero.astype(np.float32))
+    return _Stored(data, spread(node, scale.astype(np.float32)), shifts, True)
 
 
 def _combined(node: Node, reach: int) -> _Stored | None:
@@ -158,7 +158,7 @@ def _combined(node: Node, reach: int) -> _Stored | None:
     if node.is_op("Mul", "Div"):
         factor = number if node.is_op("Mul") else np.float32(1) / number
         return replace(source, scale=factor if source.scale is None else source.scale * factor)
-    if source.scale is not None or DType.of(source.data) in _HALVES:
+    if source.scale is not None or DType.of(source.data).is_float:
         return None
     shift = number if node.is_op("Sub") else -number
     return replace(source, zero=shift if source.zero is None else source.zero + shift)
@@ -214,13 +214,11 @@ class _Writer:
         block_axis = -1 if form is None or not block else int(form[2]["axis"])
         if block_axis == axis or (block and stored.data.shape[block_axis] % block):
             return None
-        rows = self("Gather", self.constant(in_bytes(stored.data)), indices, axis=axis)
+        rows = self("Gather", self.constant(stored.data), indices, axis=axis)
         if form is not None and block_axis >= 0:
             scale, zero, attrs = form
             parameters = [
-                self("Gather", self.constant(in_bytes(each)), indices, axis=axis)
-                for each in (scale, zero)
-                if each is not None
+                self("Gather", self.constant(each), indices, axis=axis) for each in (scale, zero) if each is not None
             ]
             moved = block_axis if block_axis < axis else block_axis + indices.type.rank - 1
             return self("DequantizeLinear", rows, *parameters, **{**attrs, "axis": moved})

@@ -72,7 +72,7 @@ def _attribute_key(value: Any) -> Hashable:
     if isinstance(value, list | tuple):
         return tuple(_attribute_key(item) for item in value)
     if isinstance(value, np.ndarray):
-        return value.dtype.str, value.shape, _content(value)
+        return value.dtype.name, value.shape, _content(value)
     # 1 and 1.0 are equal to Python but not to an operator; repr tells -0.0 from 0.0.
     return type(value).__name__, repr(value) if isinstance(value, float | DType) else value
 

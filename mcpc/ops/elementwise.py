@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from math import pi, sqrt
-from typing import Any
+from math import nan, pi, sqrt
 
 import ml_dtypes
 
@@ -18,6 +17,7 @@ from mcpc.ops import expr as e
 from mcpc.ops.context import (
     ALL,
     ALL_FLOATS,
+    FLOAT8,
     FLOATS,
     INTEGERS,
     NUMBERS,
@@ -37,7 +37,6 @@ from mcpc.ops.symbolic import elementwise_contents
 
 BOOL = frozenset({DType.bool})
 SIGNED = frozenset({DType.int8, DType.int16, DType.int32, DType.int64}) | FLOATS
-UNSIGNED = INTEGERS - SIGNED
 
 
 @dataclass(frozen=True)
@@ -74,6 +73,7 @@ def declare(
     shape: Callable[[Node, InferContext], tuple[Dim, ...] | None] | None = None,
     tolerance: float = ROUNDED,
     is_typed: bool = False,
+    form: type[Elementwise] = Elementwise,
 ) -> None:
     """Register an elementwise operator. Without ``result`` all operands share one of ``dtypes``, and so does the
     output; ``result`` checks and derives types that mix. ``shape`` replaces multidirectional broadcasting."""
@@ -91,7 +91,7 @@ def declare(
         work = e.flops(definition.expression(node))
         return Cost(dim(node.output.type.elements * work), traffic(node))
 
-    definition = Elementwise(
+    definition = form(
         name,
         infer,
         cost,
@@ -233,16 +233,35 @@ def shrink(x: Expr, bias: float = 0.0, lambd: float = 0.5, *, dtype: DType) -> E
     return where(x < -lambd, x + bias, where(x > lambd, x - bias, 0))
 
 
-def cast_like(x: Expr, like: Expr, saturate: int = 1, round_mode: str = "up") -> Expr:
-    if not saturate:  # which is for float8
-        raise TypeError("saturate 0 is not supported")
-    return x  # the emitter converts to the output's type; the operand only names it
+def converted(x: Expr, source: DType, target: DType, saturate: int = 1, round_mode: str = "up") -> Expr:
+    """``x`` of type ``source`` as ``target``. ``saturate``: to float8, what is out of range becomes the nearest number.
+    ``round_mode``: to a power of two (float8e8m0), "up", "down" or "nearest"; the sign is dropped."""
+    if source is not DType.float64 and target in (*FLOAT8, DType.float8e8m0):
+        x = e.cast(x, DType.float32)
+    if target is DType.float8e8m0:
+        if round_mode not in ("up", "down", "nearest"):
+            raise TypeError(f"round_mode {round_mode!r} is none of up, down, nearest")
+        x, least, most = apply("abs", e.cast(x, DType.float32)), 2.0**-127, 2.0**127
+        x = apply("max", apply("min", x, most), least) if saturate else where(x < least, nan, x)
+        return e.cast(apply(f"pow2_{round_mode}", x), target)
+    if saturate and target in FLOAT8:
+        most = float(ml_dtypes.finfo(target.numpy).max)
+        x = apply("max", apply("min", x, most), -most)
+    return e.cast(x, target)
 
 
-def cast(x: Expr, to: Any = None, saturate: int = 1, round_mode: str = "up") -> Expr:
-    if not saturate and isinstance(to, DType) and to.name.startswith("float8"):
-        raise TypeError("saturate 0 is not supported")
-    return e.cast(x, to) if isinstance(to, DType) else x
+class Conversion(Elementwise):
+    """Cast or CastLike."""
+
+    def expression(self, node: Node) -> Expr:
+        target = node.attrs.get("to") if node.op == "Cast" else type_of(node, 1).dtype
+        more = {name: value for name, value in node.attrs.items() if name != "to"}
+        if not isinstance(target, DType):
+            return e.arg(0)  # :func:`cast_target` complains
+        try:
+            return converted(e.arg(0), type_of(node, 0).dtype, target, **more)
+        except TypeError as error:
+            fail(node, f"inputs or attributes of {node.op} do not fit: {str(error).split('() ')[-1]}", "E102")
 
 
 def _declare_all() -> None:
@@ -270,7 +289,7 @@ def _declare_all() -> None:
     declare("LeakyRelu", lambda x, alpha=0.01: where(x < 0, alpha * x, x), FLOATS)
     declare("ThresholdedRelu", lambda x, alpha=1.0: where(x > alpha, x, 0), FLOATS, since=10)
     declare("Elu", elu, FLOATS)
-    declare("Celu", celu, frozenset({DType.float32}), since=12)
+    declare("Celu", celu, FLOATS, since=12)
     declare("Selu", selu, FLOATS)
     declare("Softplus", softplus, FLOATS)
     declare("Softsign", lambda x: x / (1 + apply("abs", x)), FLOATS)
@@ -298,14 +317,15 @@ def _declare_all() -> None:
     for name, op in {"BitwiseAnd": "bitand", "BitwiseOr": "bitor", "BitwiseXor": "bitxor"}.items():
         declare(name, primitive(op), INTEGERS, since=18)
     declare("BitwiseNot", lambda x: apply("bitnot", x), INTEGERS, since=18)
-    declare("BitShift", shift, UNSIGNED, since=11)
+    declare("BitShift", shift, INTEGERS, since=11)
     declare("Where", where, ALL, since=9, result=selected)
-    declare("Cast", cast, ALL, since=1, result=cast_target)
+    declare("Cast", converted, ALL, result=cast_target, form=Conversion)
     declare(
         "CastLike",
-        cast_like,
+        converted,
         ALL,
         since=15,
+        form=Conversion,
         result=lambda node: type_of(node, 1).dtype,
         shape=lambda node, _: type_of(node, 0).shape,
     )

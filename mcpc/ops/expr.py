@@ -30,7 +30,8 @@ class Primitive:
 
 #: Every operation of the expression language. Where ONNX leaves freedom the meaning is C's, with these exceptions:
 #: ``min`` and ``max`` hand NaN on, ``mod`` takes its divisor's sign, ``round`` goes to the even neighbour, integer
-#: ``div`` truncates, shifts are logical.
+#: ``div`` truncates, a right shift copies the sign; ``pow2_down``, ``pow2_up`` and ``pow2_nearest`` go from float32
+#: numbers of 2^-127 and more to powers of two.
 PRIMITIVES: dict[str, Primitive] = {
     "arg": Primitive(0, 0),
     "const": Primitive(0, 0),
@@ -41,6 +42,7 @@ PRIMITIVES: dict[str, Primitive] = {
     "fmod": Primitive(2, 8),
     "pow": Primitive(2, 30),
     **{name: Primitive(1) for name in ("neg", "abs", "sign", "floor", "ceil", "round")},
+    **{f"pow2_{name}": Primitive(1, 4) for name in ("down", "up", "nearest")},
     "sqrt": Primitive(1, 4),
     **{name: Primitive(1, 15) for name in ("exp", "expm1", "log", "log1p", "tanh", "sigmoid", "erf")},
     **{name: Primitive(1, 20) for name in ("sin", "cos", "tan", "asin", "acos", "atan")},

@@ -15,6 +15,7 @@ from mcpc.errors import ModelError
 from mcpc.ir import OPSET, Dim, DType, Node, TensorType, Value, dim
 from mcpc.ops import expr as e
 from mcpc.ops.context import (
+    FLOAT8,
     InferContext,
     attribute,
     axis_of,
@@ -27,7 +28,7 @@ from mcpc.ops.context import (
     shown,
     type_of,
 )
-from mcpc.ops.elementwise import Elementwise
+from mcpc.ops.elementwise import Elementwise, converted
 from mcpc.ops.expr import Expr, apply, where
 from mcpc.ops.linear import cost_conv, cost_matmul, infer_conv, infer_matmul
 from mcpc.ops.registry import EXACT, ROUNDED, Cost, OpDef, register, traffic
@@ -36,10 +37,10 @@ Array = np.ndarray[Any, Any]
 
 BYTES = frozenset({DType.int8, DType.uint8})
 #: What QuantizeLinear makes, and DequantizeLinear reads.
-STORED = frozenset(
-    {*BYTES, DType.int16, DType.uint16, DType.int4, DType.uint4, DType.float8e4m3fn, DType.float8e5m2},
-)
-SCALES = frozenset({DType.float32, DType.float16, DType.bfloat16})
+STORED = frozenset(t for t in DType if t.name.removeprefix("u") in ("int2", "int4", "int8", "int16"))
+STORED |= FLOAT8 | {DType.float4e2m1}
+REAL = frozenset({DType.float32, DType.float16, DType.bfloat16})
+SCALES = REAL | {DType.float8e8m0}
 
 
 def limits(dtype: DType) -> tuple[int, int]:
@@ -63,10 +64,10 @@ def quantized(
     """``x`` stored as ``stored``: halves go to the even neighbour, what is out of range to the nearest end, NaN to the
     lower one (as in ONNX Runtime's vector code)."""
     steps = e.cast(x, DType.float32) / e.cast(scale, DType.float32)
-    if not stored.name.removeprefix("u").startswith("int"):
-        if not saturate:
-            raise TypeError("saturate 0 is not supported")
-        return e.cast(steps, stored)
+    if stored in FLOAT8:
+        return converted(steps, DType.float32, stored, saturate)
+    if stored.is_float:
+        return e.cast(steps if zero is None else steps + e.cast(zero, DType.float32), stored)
     low, high = limits(stored)
     steps = apply("round", steps)
     if zero is not None:
@@ -151,7 +152,7 @@ def _check_scale(node: Node) -> None:
 
 def infer_quantize(node: Node, context: InferContext) -> list[TensorType]:
     LINEAR[node.op].expression(node)
-    x = expect(node, 0, SCALES | {DType.int32})
+    x = expect(node, 0, REAL | {DType.int32})
     _check_scale(node)
     return [TensorType(stored_type(node), x.shape)]
 
@@ -163,7 +164,10 @@ def infer_dequantize(node: Node, context: InferContext) -> list[TensorType]:
     zero = optional_type(node, 2)
     if zero is not None and zero.dtype is not x.dtype:
         fail(node, f"the zero point is {zero.dtype.name}, the input {x.dtype.name}")
-    return [TensorType(output_dtype(node) or scale.dtype, x.shape)]
+    dtype = output_dtype(node) or scale.dtype
+    if dtype not in REAL:
+        fail(node, f"{node.op} cannot make {dtype.name}: output_dtype says what it makes", "E102")
+    return [TensorType(dtype, x.shape)]
 
 
 def block_of(node: Node) -> int:
@@ -184,12 +188,6 @@ def spread(node: Node, parameter: Array) -> Array:
     if block:
         return np.repeat(parameter, block, axis)[(slice(None),) * axis + (slice(0, x.dims[axis]),)]
     return parameter.reshape([-1 if index == axis else 1 for index in range(len(x.dims))])
-
-
-def in_bytes(numbers: Array) -> Array:
-    """Numbers of four bits in bytes of the same sign; all others as they are."""
-    wide = {DType.int4.numpy: np.int8, DType.uint4.numpy: np.uint8}.get(numbers.dtype)
-    return numbers if wide is None else numbers.astype(wide)
 
 
 def infer_dynamic_quantize(node: Node, context: InferContext) -> list[TensorType]:
@@ -231,7 +229,7 @@ def infer_product(node: Node, context: InferContext) -> list[TensorType]:
     if output is not None:
         result = expect(node, output, BYTES).dtype
         for index in (operands[0] + 1, operands[1] + 1, output - 1):
-            expect(node, index, {DType.float32})
+            expect(node, index, {DType.float32} if node.op == "QLinearConv" else REAL)
     if node.op == "QLinearConv" and node.input(8) is not None:
         expect(node, 8, {DType.int32})
     product = in_float(node)

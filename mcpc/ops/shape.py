@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 import numpy as np
@@ -19,13 +20,15 @@ from mcpc.ops.context import (
     expect,
     expect_rank,
     fail,
-    ints,
+    known_ints,
+    larger,
+    list_length,
     object_array,
     show,
     type_of,
     vector,
 )
-from mcpc.ops.registry import EXACT, Contents, OpDef, moves, register
+from mcpc.ops.registry import EXACT, NEWEST, Contents, OpDef, moves, register
 
 
 def _reshaped(node: Node, context: InferContext) -> list[Contents | None]:
@@ -101,16 +104,21 @@ def infer_flatten(node: Node, context: InferContext) -> list[TensorType]:
 
 
 def infer_squeeze(node: Node, context: InferContext) -> list[TensorType]:
-    """Axes of symbolic size may be named: a run with another size than 1 is invalid."""
+    """Axes of symbolic size may be named: a run with another size than 1 is invalid. Where only data can show the axes,
+    their number decides the rank."""
     x = type_of(node, 0)
-    axes = ints(node, context, 1)
     if x.shape is None:
         return [TensorType(x.dtype, None)]
-    if axes is None:
+    if node.input(1) is None:
         unsure = [size for size in x.shape if not isinstance(size, int)]
         if unsure:
             fail(node, f"Squeeze without axes depends on whether {unsure[0]} is 1 in {show(x)}", "E108")
-        axes = [axis for axis, size in enumerate(x.shape) if size == 1]
+        axes: list[int] | None = [axis for axis, size in enumerate(x.shape) if size == 1]
+    else:
+        axes = known_ints(node, context, 1)
+    if axes is None:
+        count = list_length(node, 1)
+        return [_of_rank(node, context, x, None if not isinstance(count, int) else len(x.shape) - count)]
     axes = axes_of(node, axes, len(x.shape))
     for axis in axes:
         if differ(x.shape[axis], 1):
@@ -118,12 +126,24 @@ def infer_squeeze(node: Node, context: InferContext) -> list[TensorType]:
     return [TensorType(x.dtype, tuple(size for axis, size in enumerate(x.shape) if axis not in axes))]
 
 
+def _of_rank(node: Node, context: InferContext, x: TensorType, rank: int | None) -> TensorType:
+    """The sizes of ``x``, and ones, in an order that only data can show; None for a rank that is not known."""
+    if rank is None:
+        return TensorType(x.dtype, None)
+    if rank < 0:
+        fail(node, f"more axes than {show(x)} has")
+    largest = functools.reduce(larger, x.dims, 1)
+    return TensorType(x.dtype, tuple(context.data_size(node, 0, axis, 0, largest) for axis in range(rank)))
+
+
 def infer_unsqueeze(node: Node, context: InferContext) -> list[TensorType]:
-    x = type_of(node, 0)
-    type_of(node, 1)
-    axes = ints(node, context, 1) or []
+    """Where only data can show the axes, their number decides the rank."""
+    x, axes = type_of(node, 0), known_ints(node, context, 1)
     if x.shape is None:
         return [TensorType(x.dtype, None)]
+    if axes is None:
+        count = list_length(node, 1)
+        return [_of_rank(node, context, x, len(x.shape) + count if isinstance(count, int) else None)]
     rank = len(x.shape) + len(axes)
     axes = axes_of(node, axes, rank)
     sizes = iter(x.shape)
@@ -135,13 +155,21 @@ def infer_identity(node: Node, context: InferContext) -> list[TensorType]:
     return [TensorType(x.dtype, x.shape)]
 
 
+def infer_bitcast(node: Node, context: InferContext) -> list[TensorType]:
+    x, to = type_of(node, 0), node.attrs.get("to")
+    if not isinstance(to, DType):
+        fail(node, "attribute to is missing or names no supported type", "E109")
+    if to.bits != x.dtype.bits:
+        fail(node, f"{x.dtype.name} and {to.name} differ in bits", "E102")
+    return [TensorType(to, x.shape)]
+
+
 def infer_dropout(node: Node, context: InferContext) -> list[TensorType]:
-    """Inference only; the mask output is all true."""
     x = expect(node, 0, ALL_FLOATS)
+    if node.input(1) is not None:
+        expect(node, 1, ALL_FLOATS)
     if node.input(2) is not None:
-        training = context.contents(node.inputs[2])
-        if training is None or training.size != 1 or training.item() != 0:
-            fail(node, "Dropout in training mode is not supported", "E102", hint="export the model for inference")
+        expect(node, 2, {DType.bool})
     return [TensorType(x.dtype, x.shape), TensorType(DType.bool, x.shape)]
 
 
@@ -239,7 +267,7 @@ register(
     OpDef("Squeeze", infer_squeeze, moves, EXACT, contents=_reshaped),
     OpDef("Unsqueeze", infer_unsqueeze, moves, EXACT, contents=_reshaped),
     OpDef("Identity", infer_identity, moves, EXACT, contents=_reshaped),
-    OpDef("Dropout", infer_dropout, moves, EXACT),
+    OpDef("BitCast", infer_bitcast, moves, EXACT, (26, NEWEST)),
     OpDef("Transpose", infer_transpose, moves, EXACT, contents=transpose_contents),
     OpDef("DepthToSpace", infer_depth_to_space, moves, EXACT),
     OpDef("SpaceToDepth", infer_space_to_depth, moves, EXACT),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import ml_dtypes
 import numpy as np
 import sympy
 
@@ -107,7 +108,7 @@ def _convert(value: Any, dtype: DType) -> Any:
     if dtype is DType.bool:
         return 1 - _equal(value, 0)
     if _number(value):
-        info = np.iinfo(dtype.numpy)
+        info = ml_dtypes.iinfo(dtype.numpy)
         span = int(info.max) - int(info.min) + 1
         return (int(value) - int(info.min)) % span + int(info.min)
     return value

@@ -131,7 +131,8 @@ MCP26_API void mcp26_model_close(mcp26_model *model);
 
 /* ---- What the artifact says about itself. Pointers live as long as the model; strings are NUL-terminated. ---- */
 
-/* Element types: ONNX's TensorProto.DataType codes. 0 where a function's caller does not state one. */
+/* Element types: ONNX's TensorProto.DataType codes. 0 where a function's caller does not state one. Every element has
+ * whole bytes: one of 4 or 2 bits lies in the low bits of one, whose other bits are zero. */
 typedef enum {
     MCP26_UNDEFINED = 0,
     MCP26_FLOAT32 = 1,
@@ -151,7 +152,7 @@ typedef enum {
     MCP26_FLOAT8E4M3FNUZ = 18,
     MCP26_FLOAT8E5M2 = 19,
     MCP26_FLOAT8E5M2FNUZ = 20,
-    MCP26_UINT4 = 21, /* 4- and 2-bit elements are packed, the first in the low bits */
+    MCP26_UINT4 = 21,
     MCP26_INT4 = 22,
     MCP26_FLOAT4E2M1 = 23,
     MCP26_FLOAT8E8M0 = 24,
@@ -159,7 +160,7 @@ typedef enum {
     MCP26_INT2 = 26
 } mcp26_dtype;
 
-/* Bits of one element, 0 for an unknown code. */
+/* Bits that one element takes in memory, a multiple of 8; 0 for an unknown code. */
 MCP26_API uint32_t mcp26_dtype_bits(uint32_t dtype);
 
 /* "float32", as the schema spells it; "undefined" for an unknown code. Static storage. */

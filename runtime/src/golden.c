@@ -39,7 +39,7 @@ static double from_half(uint16_t half) {
     return sign != 0 ? -magnitude : magnitude;
 }
 
-/* Element `i` as a number; for packed and 8-bit floating-point types the raw byte. */
+/* Element `i` as a number; for types of 8 bits and fewer, but for int8, the byte. */
 static double value_at(const uint8_t *data, uint32_t dtype, uint64_t i) {
     union {
         float f32;
@@ -121,7 +121,6 @@ mcp26_status mcp26_session_compare_golden(mcp26_session *session, uint32_t golde
     if (got.rank != want->rank || memcmp(got.shape, want->shape, want->rank * sizeof *want->shape) != 0) {
         return mcp26_fail(&session->error, MCP26_ERR_GOLDEN, "output '%s' has another shape than expected", info->name);
     }
-    /* Elements smaller than a byte are compared byte by byte. */
     uint64_t elements = want->bytes / mcp26_dtype_alignment(info->dtype);
     compare(got.data, want->data, elements, info->dtype, tolerance, &comparison);
     if (result != NULL) *result = comparison;

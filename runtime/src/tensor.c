@@ -6,7 +6,7 @@
 
 static const struct {
     char name[15];
-    uint8_t bits;
+    uint8_t bits; /* in memory */
 } DTYPES[] = {
     [MCP26_UNDEFINED] = {"undefined", 0},
     [MCP26_FLOAT32] = {"float32", 32},
@@ -26,12 +26,12 @@ static const struct {
     [MCP26_FLOAT8E4M3FNUZ] = {"float8e4m3fnuz", 8},
     [MCP26_FLOAT8E5M2] = {"float8e5m2", 8},
     [MCP26_FLOAT8E5M2FNUZ] = {"float8e5m2fnuz", 8},
-    [MCP26_UINT4] = {"uint4", 4},
-    [MCP26_INT4] = {"int4", 4},
-    [MCP26_FLOAT4E2M1] = {"float4e2m1", 4},
+    [MCP26_UINT4] = {"uint4", 8},
+    [MCP26_INT4] = {"int4", 8},
+    [MCP26_FLOAT4E2M1] = {"float4e2m1", 8},
     [MCP26_FLOAT8E8M0] = {"float8e8m0", 8},
-    [MCP26_UINT2] = {"uint2", 2},
-    [MCP26_INT2] = {"int2", 2},
+    [MCP26_UINT2] = {"uint2", 8},
+    [MCP26_INT2] = {"int2", 8},
 };
 
 uint32_t mcp26_dtype_bits(uint32_t dtype) { return dtype < sizeof DTYPES / sizeof *DTYPES ? DTYPES[dtype].bits : 0; }

@@ -17,8 +17,7 @@ C_TYPES: dict[DType, str] = {
     DType.float64: "double",
     DType.float16: "uint16_t",  # the bits: kernels convert to float
     DType.bfloat16: "uint16_t",
-    DType.float8e4m3fn: "uint8_t",
-    DType.float8e5m2: "uint8_t",
+    **{dtype: "uint8_t" for dtype in DType if dtype.bits < 8 or dtype.name.startswith("float8")},
     DType.int8: "int8_t",
     DType.int16: "int16_t",
     DType.int32: "int32_t",

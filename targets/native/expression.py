@@ -1,12 +1,14 @@
 """Scalar expressions of operators as C over 8-lane vectors.
 
-An operand of a type is a vector of it, see :data:`VECTORS`. A bool is a mask, a v8i of 0 and -1. Floats of 16 and 8
-bits are computed as v8f; each operator's result is rounded to them.
+An operand of a type is a vector of it, see :data:`VECTORS`. A bool is a mask, a v8i of 0 and -1. Floats of 16 bits and
+fewer are computed as v8f, integers of 4 and 2 bits as bytes; each operator's result is rounded to them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+
+import numpy as np
 
 from mcpc import ops
 from mcpc.errors import TargetError
@@ -17,10 +19,6 @@ from .ctext import c_type, literal
 
 VECTORS: dict[DType, str] = {
     DType.float32: "v8f",
-    DType.float16: "v8f",
-    DType.bfloat16: "v8f",
-    DType.float8e4m3fn: "v8f",
-    DType.float8e5m2: "v8f",
     DType.float64: "v8d",
     DType.int8: "v8c",
     DType.int16: "v8s",
@@ -31,15 +29,24 @@ VECTORS: dict[DType, str] = {
     DType.uint32: "v8u",
     DType.uint64: "v8q",
 }
-#: Types stored in fewer bits than they are computed in: the name of the conversions in simd.h.
+#: Types stored in fewer bits than they are computed in: the name of the conversions in narrow.h.
 NARROW: dict[DType, str] = {
     DType.float16: "half",
     DType.bfloat16: "bfloat",
     DType.float8e4m3fn: "e4m3",
+    DType.float8e4m3fnuz: "e4m3z",
     DType.float8e5m2: "e5m2",
+    DType.float8e5m2fnuz: "e5m2z",
+    DType.float8e8m0: "e8m0",
+    DType.float4e2m1: "e2m1",
+    DType.int4: "i4",
+    DType.uint4: "u4",
+    DType.int2: "i2",
+    DType.uint2: "u2",
 }
 #: Vectors of signed integers, which masks become, by size of the elements.
 MASKS = {1: "v8c", 2: "v8s", 4: "v8i", 8: "v8l"}
+UNSIGNED = {1: "v8b", 2: "v8w", 4: "v8u", 8: "v8q"}
 
 #: How the names of kernels that are written once for every type end.
 SUFFIXES: dict[DType, str] = {
@@ -57,20 +64,27 @@ LOGIC = {"and": "&", "or": "|", "xor": "^"}
 FLOAT_FUNCTIONS = (
     *("abs", "neg", "floor", "ceil", "round", "sqrt", "max", "min", "fmod", "pow"),
     *("exp", "expm1", "log", "log1p", "tanh", "sigmoid", "erf", "sin", "cos", "tan", "asin", "acos", "atan"),
-    *("sinh", "cosh", "asinh", "acosh", "atanh"),
+    *("sinh", "cosh", "asinh", "acosh", "atanh", "pow2_down", "pow2_up", "pow2_nearest"),
 )
+#: Functions whose results are operands, perhaps with another sign, or whole numbers beside them.
+CHOOSING = ("abs", "neg", "max", "min", "floor", "ceil", "round")
+#: float16 functions of narrow.h, called v8f_half_<name>.
+HALF_FUNCTIONS = (*CHOOSING, "sqrt")
 #: Integer functions of simd.h, called <vector>_<name>.
 INTEGER_FUNCTIONS = {"div": "div", "mod": "mod", "fmod": "rem"}
 SHIFTS = {"shl": "<<", "shr": ">>"}
 
 
+def computed_in(dtype: DType) -> DType:
+    """The type that elements of a stored type are computed in."""
+    if dtype not in NARROW:
+        return dtype
+    return DType.float32 if dtype.is_float else DType.uint8 if dtype.name.startswith("u") else DType.int8
+
+
 def vector_type(dtype: DType) -> str:
     """The C vector of a stored type; bool is a mask once loaded."""
-    if dtype is DType.bool:
-        return "v8i"
-    if dtype not in VECTORS:
-        raise TargetError("E109", f"native code computes no {dtype.name} yet")
-    return VECTORS[dtype]
+    return "v8i" if dtype is DType.bool else VECTORS[computed_in(dtype)]
 
 
 def load(dtype: DType, pointer: str, stride: str, lanes: str) -> str:
@@ -78,8 +92,13 @@ def load(dtype: DType, pointer: str, stride: str, lanes: str) -> str:
     if dtype is DType.bool:
         return f"v8i_mask_from_bool({_load('v8b', pointer, stride, lanes)})"
     if dtype in NARROW:
-        return f"v8f_from_{NARROW[dtype]}({_load(_bits(dtype), pointer, stride, lanes)})"
+        return f"{vector_type(dtype)}_from_{NARROW[dtype]}({_load(_bits(dtype), pointer, stride, lanes)})"
     return _load(vector_type(dtype), pointer, stride, lanes)
+
+
+def load_packed(dtype: DType, pointer: str, index: str) -> str:
+    """Eight neighbours from element ``index`` on of a packed constant."""
+    return f"{vector_type(dtype)}_from_{NARROW[dtype]}(v8b_unpack({pointer}, {dtype.bits}, {index}))"
 
 
 def _bits(dtype: DType) -> str:
@@ -99,7 +118,7 @@ def store(dtype: DType, pointer: str, value: str, lanes: str) -> str:
     if dtype is DType.bool:
         return f"v8b_store({pointer}, v8b_from_mask({value}), {lanes});"
     if dtype in NARROW:
-        return f"{_bits(dtype)}_store({pointer}, {NARROW[dtype]}_from_v8f({value}), {lanes});"
+        return f"{_bits(dtype)}_store({pointer}, {NARROW[dtype]}_from_{vector_type(dtype)}({value}), {lanes});"
     return f"{vector_type(dtype)}_store({pointer}, {value}, {lanes});"
 
 
@@ -152,7 +171,7 @@ class Printer:
             text = self._constant(tree, out.dtype)
         elif kind is not out.dtype:
             text = convert(text, kind, out.dtype)
-        elif kind in NARROW:
+        elif kind in NARROW and not (tree.op == "cast" or _chooses(tree, kind)):
             text = _rounded(text, out.dtype)
         self.define(out, self._variable(text, out.dtype))
 
@@ -177,7 +196,6 @@ class Printer:
         dtype = next((kind for _, kind in kinds if kind is not None), None)
         if dtype is None:
             dtype = node.output.dtype if node.output.dtype is not DType.bool else DType.float32
-        vector_type(dtype)  # E109 before any complaint about the primitive
         if item.op == "cast":
             assert isinstance(item.value, DType)
             return convert(args[0][0], dtype, item.value), item.value
@@ -192,7 +210,9 @@ class Printer:
                 text = convert(text, kind, wanted)
             texts.append(text)
         result = DType.bool if e.PRIMITIVES[item.op].is_bool else dtype
-        printed = _primitive(item.op, DType.float32 if dtype in NARROW else dtype, texts)
+        printed = _primitive(item.op, computed_in(dtype), texts)
+        if dtype is DType.float16 and item.op in HALF_FUNCTIONS and all(_chooses(each, dtype) for each in item.args):
+            printed = f"v8f_half_{item.op}({', '.join(texts)})"
         if printed is None:
             raise TargetError(
                 "E102",
@@ -219,9 +239,11 @@ def convert(text: str, source: DType, target: DType) -> str:
     if source is target:
         return text
     if target in NARROW:
-        return _rounded(convert(text, source, DType.float32), target)
+        if source is DType.float64 and target.is_float:
+            return _rounded(f"v8f_odd_from_v8d({text})", target)
+        return _rounded(convert(text, source, computed_in(target)), target)
     if source in NARROW:
-        return convert(text, DType.float32, target)
+        return convert(text, computed_in(source), target)
     vector = vector_type(target)
     if target is DType.bool:
         return _mask(f"({text} != 0)", source)
@@ -240,8 +262,19 @@ def convert(text: str, source: DType, target: DType) -> str:
 
 
 def _rounded(text: str, dtype: DType) -> str:
-    """float32 rounded to one of :data:`NARROW`."""
-    return f"v8f_from_{NARROW[dtype]}({NARROW[dtype]}_from_v8f({text}))"
+    """What one of :data:`NARROW` is computed in, rounded to it."""
+    vector = vector_type(dtype)
+    return f"{vector}_from_{NARROW[dtype]}({NARROW[dtype]}_from_{vector}({text}))"
+
+
+def _chooses(tree: e.Expr, dtype: DType) -> bool:
+    """Whether ``tree`` over elements of one of :data:`NARROW` gives such elements without rounding."""
+    if tree.op == "const":
+        with np.errstate(over="ignore"):
+            return dtype.is_float and float(np.array(tree.value).astype(dtype.numpy)) == tree.value
+    if tree.op == "where":
+        return all(_chooses(each, dtype) for each in tree.args[1:])
+    return tree.op == "arg" or (tree.op in CHOOSING and all(_chooses(each, dtype) for each in tree.args))
 
 
 def _mask(comparison: str, dtype: DType) -> str:
@@ -290,9 +323,11 @@ def _primitive(op: str, dtype: DType, args: Sequence[str]) -> str | None:
         return f"(({vector})({args[0]} != 0) & 1)" if is_unsigned else f"({vector})(({args[0]} < 0) - ({args[0]} > 0))"
     if op in INTEGER_FUNCTIONS:
         return f"{vector}_{INTEGER_FUNCTIONS[op]}({', '.join(args)})"
-    if op in SHIFTS:  # by as many bits as there are, nothing is left
-        mask = f"({MASKS[dtype.itemsize]})({args[1]} < {8 * dtype.itemsize})"
-        return f"{vector}_select({mask}, {args[0]} {SHIFTS[op]} {args[1]}, {vector}_splat(0))"
+    if op in SHIFTS:  # by as many bits as there are, or a negative number of them, copies of the sign are left
+        amount = f"__builtin_convertvector({args[1]}, {UNSIGNED[dtype.itemsize]})"
+        mask = f"({MASKS[dtype.itemsize]})({amount} < {8 * dtype.itemsize})"
+        left = f"{args[0]} >> {8 * dtype.itemsize - 1}" if op == "shr" and not is_unsigned else f"{vector}_splat(0)"
+        return f"{vector}_select({mask}, {args[0]} {SHIFTS[op]} {args[1]}, {left})"
     return None
 
 

@@ -7,9 +7,14 @@ from dataclasses import dataclass
 from mcpc import ops
 from mcpc.ir import DType, Graph, Node, Value
 
-#: The types from which kernels expand weights (gemm_q8.h), by the operator that does it.
-CAST = (DType.float16, DType.bfloat16)
-DEQUANTIZED = (DType.int8, DType.uint8, DType.int4, DType.uint4, DType.float8e4m3fn, DType.float8e5m2)
+from .expression import NARROW
+
+#: The types from which kernels expand weights, and how gemm_q8.h calls them.
+EXPANDED: dict[DType, str] = {
+    DType.int8: "i8",
+    DType.uint8: "u8",
+    **{dtype: name for dtype, name in NARROW.items() if dtype is not DType.float8e8m0},
+}
 
 
 def is_expansion(node: Node | None) -> bool:
@@ -18,7 +23,7 @@ def is_expansion(node: Node | None) -> bool:
         return False
     source = node.inputs[0]
     is_one = node.is_op("Cast", "DequantizeLinear") and node.output.dtype is DType.float32
-    return is_one and source is not None and source.dtype in (CAST if node.is_op("Cast") else DEQUANTIZED)
+    return is_one and source is not None and source.dtype in EXPANDED
 
 
 def is_weight(value: Value) -> bool:
@@ -31,7 +36,8 @@ class Region:
     """``anchor`` is None for a purely elementwise region. ``chain`` is in topological order. ``result`` is the body's
     value that the node's output holds; ``operands`` maps the body's inputs to the node's. ``expansions`` make the
     anchor's weights from smaller constants (:func:`is_expansion`). ``is_attention``: no anchor, but two products with a
-    softmax between them; the chain is what happens to the first product's result before it."""
+    softmax between them; the chain is what happens to the first product's result before it. A node of kind "cache" has
+    its TensorScatter for an anchor."""
 
     node: Node
     anchor: Node | None
@@ -50,6 +56,8 @@ class Region:
         operands = {id(inner): outer for inner, outer in zip(body.inputs, node.inputs, strict=True)}
         if node.attrs["kind"] == "attention":
             return cls(node, None, _score_of(body), body.outputs[0], operands, is_attention=True)
+        if node.attrs["kind"] == "cache":
+            return cls(node, body.nodes[-1], (), body.outputs[0], operands)
         anchors = [n for n in body.nodes if not ops.is_elementwise(n) and not n.is_op("DequantizeLinear")]
         assert len(anchors) <= 1, f"{node!r} has several anchors"
         made = {id(value.producer) for anchor in anchors for value in anchor.inputs if value is not None}

@@ -9,7 +9,7 @@ from .layout import same_memory
 from .slices import slice_bounds
 
 #: Operators whose output is the input's memory under another shape.
-RESHAPES = ("Reshape", "Squeeze", "Unsqueeze", "Flatten", "Dropout", "Identity")
+RESHAPES = ("Reshape", "Squeeze", "Unsqueeze", "Flatten", "Dropout", "Identity", "BitCast")
 
 #: All operators that may take no step.
 VIEWS = (*RESHAPES, "Transpose", "Slice")
@@ -21,9 +21,9 @@ def view_offset(node: Node, context: InferContext) -> Dim | None:
     if node.body is not None or not node.inputs or node.inputs[0] is None:
         return None
     data, out = node.inputs[0], node.output
-    if data.dtype != out.dtype or len([o for o in node.outputs if o is not None]) != 1:
+    if len([o for o in node.outputs if o is not None]) != 1:
         return None
-    if node.is_op("Identity", "Dropout"):
+    if node.is_op("Identity", "Dropout", "BitCast"):
         return 0 if same_memory(data.type, out.type) else None
     if node.is_op(*RESHAPES):
         row_major = same_memory(data.type, data.type.with_layout(None))

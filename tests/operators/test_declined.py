@@ -13,7 +13,7 @@ from onnx import TensorProto, helper
 
 import mcpc
 from mcpc.errors import ErrorGroup, McpcError, ModelError
-from mcpc.ir import OPSET
+from mcpc.ir import OPSET, DType
 
 from .graphs import IR_VERSION, Graph, serialize_untyped
 from .graphs import Weight as W
@@ -40,17 +40,14 @@ def lstm(name: str, code: str = "E102", **attrs: Any) -> Declined:
 ROW = np.arange(6, dtype=np.float32)
 CASES = [
     # operators that are not known, and what the reader declines
-    op("Bernoulli", "E101", "Bernoulli", ROW),
-    op("RandomNormalLike", "E101", "RandomNormalLike", ROW),
-    op("Multinomial", "E101", "Multinomial", (2, 3)),
-    op("BatchNormalization in training", "E102", "BatchNormalization", X, *[(4,)] * 4, outputs=3, training_mode=1),
+    op("BatchNormalization, statistics of inference", "E102", "BatchNormalization", X, *[(4,)] * 4, outputs=3),
+    op("RandomNormal of integers", "E109", "RandomNormal", shape=[2], dtype=TensorProto.INT32),
+    op("a power of two by an unknown rule", "E102", "Cast", ROW, to=TensorProto.FLOAT8E8M0, round_mode="odd"),
     op(
-        "QuantizeLinear to float8 without saturation",
+        "DequantizeLinear to the type of a scale that is no number's",
         "E102",
-        "QuantizeLinear",
-        *(ROW, W(ROW[:1])),
-        output_dtype=TensorProto.FLOAT8E4M3FN,
-        saturate=0,
+        "DequantizeLinear",
+        *(np.ones(3, np.int8), W(np.ones(1, np.float32).astype(DType.float8e8m0.numpy))),
     ),
     # forms
     op("Conv over four axes", "E102", "Conv", (1, 2, 3, 3, 3, 3), W((3, 2, 2, 2, 2, 2))),
@@ -67,7 +64,6 @@ CASES = [
     op("GridSample, float64", "E102", "GridSample", np.ones(X), np.ones((1, 2, 2, 2)), mode="nearest"),
     op("LRN, float64", "E102", "LRN", np.ones(X), size=3),
     op("MaxPool with indices only", "E102", "MaxPool", X, outputs=[False, True], kernel_shape=[2, 2]),
-    op("Dropout with a mask", "E102", "Dropout", ROW, outputs=2),
     lstm("LSTM, activation that does not exist", activations=["Sigmoid", "Softsine", "Tanh"]),
     op("Attention, float64", "E102", "Attention", *[np.ones((1, 2, 3, 4))] * 3),
     op("Attention, heads of many components", "E102", "Attention", *[(1, 1, 1, 2049)] * 3),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from mcpc.ir import Value, product
 
 from ..ctext import indent
-from ..expression import Printer, load, store
+from ..expression import Printer, load, load_packed, store
 from ..iteration import broadcast_strides, space
 from ..kernel import SELF, KernelBuilder, scalar, unsupported
 from .registry import ELEMENTWISE, emits
@@ -37,21 +37,28 @@ def elementwise(b: KernelBuilder) -> None:
 
     is_flat = len(loops.sizes) == 1
 
-    def element(pointer: str, index: int) -> str:
+    def position(index: int) -> str:
+        """Operand ``index``'s element; empty for the first one."""
         step = b.size(inner[index])
         moved = "i" if step == "1" else f"i * {step}"
-        terms = [pointer, *([] if is_flat else [f"at[{index}]"]), *([] if step == "0" else [moved])]
-        return " + ".join(terms)
+        return " + ".join([*([] if is_flat else [f"at[{index}]"]), *([] if step == "0" else [moved])])
+
+    def element(pointer: str, index: int) -> str:
+        return " + ".join(filter(None, (pointer, position(index))))
 
     lines = []
     for index, value in enumerate(operands):
-        text = load(value.dtype, element(b.input(value), index + 1), b.size(inner[index + 1]), "lanes")
+        step = b.size(inner[index + 1])
+        if value.is_constant and value.dtype.bits < 8 and step == "1":
+            text = load_packed(value.dtype, b.packed(value), position(index + 1))
+        else:
+            text = load(value.dtype, element(b.input(value), index + 1), step, "lanes")
         lines.append(f"const __auto_type x{index} = {text};")
     lines += printer.statements
     lines.append(store(b.node.output.dtype, element(b.output(), 0), printer.text(b.region.result), "lanes"))
-    position = "int64_t i" if is_flat else "const int64_t *at, int64_t i"
+    place = "int64_t i" if is_flat else "const int64_t *at, int64_t i"
     b.function(
-        f"MCP26_INLINE void {SELF}_eight(const void *const *args, {position}, int64_t lanes) {{\n{indent(lines)}\n}}"
+        f"MCP26_INLINE void {SELF}_eight(const void *const *args, {place}, int64_t lanes) {{\n{indent(lines)}\n}}"
     )
     b.headers += ["elementwise.h", "vmath.h"]
     b.label = f"elementwise {b.region.label}" if len(b.region.chain) < 4 else f"elementwise {len(b.region.chain)} ops"

@@ -87,7 +87,7 @@ def strided(b: KernelBuilder, source: Value, start: str, strides: Sequence[Dim])
     copy(b, out.dims, b.output(type=type), out.strides, at(b.input(source, type), start), strides, bits)
 
 
-@emits("Identity", "Dropout", "Reshape", "Squeeze", "Unsqueeze", "Flatten")
+@emits("Identity", "BitCast", "Dropout", "Reshape", "Squeeze", "Unsqueeze", "Flatten")
 def identity(b: KernelBuilder) -> None:
     """A move between layouts, or one that could not be a view."""
     source = b.outer(b.anchor.inputs[0])
@@ -309,10 +309,14 @@ def gather(b: KernelBuilder) -> None:
     index_type = "int64_t" if indices.dtype is DType.int64 else "int32_t"
     b.label = "gather"
     b.headers.append("move.h")
+    is_packed = source.is_constant and source.dtype.bits < 8
+    name, data = (
+        ("packed", f"{b.packed(source)}, {source.dtype.bits}") if is_packed else (str(bits), b.input(source, type))
+    )
     # The runtime fills in the step of a fault.
     b.line(
-        f"return gather_{bits}(env, 0, {b.size(dims[axis])}, {b.size(product(dims[axis + 1 :]))}, "
-        f"{b.input(source, type)}, {b.size(count)}, {b.input(indices, index_type)}, "
+        f"return gather_{name}(env, 0, {b.size(dims[axis])}, {b.size(product(dims[axis + 1 :]))}, "
+        f"{data}, {b.size(count)}, {b.input(indices, index_type)}, "
         f"{int(index_type == 'int64_t')}, {b.output(type=type)}, begin, end);"
     )
     b.units = b.size(dim(product(dims[:axis]) * count))

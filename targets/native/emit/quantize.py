@@ -8,25 +8,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mcpc.dtypes import pack
 from mcpc.ir import Dim, DType, Value
 from mcpc.ops.quantize import spread
 
 from ..kernel import Array, KernelBuilder, unsupported
+from ..region import EXPANDED
 
 #: The most columns of a tile (tile.h).
 TILE_WIDTH = 32
-
-#: How gemm_q8.h calls the stored types.
-LOADS = {
-    DType.int4: "i4",
-    DType.uint4: "u4",
-    DType.int8: "i8",
-    DType.uint8: "u8",
-    DType.float16: "half",
-    DType.bfloat16: "bfloat",
-    DType.float8e4m3fn: "e4m3",
-    DType.float8e5m2: "e5m2",
-}
 
 
 @dataclass(frozen=True)
@@ -72,9 +62,9 @@ def stored(b: KernelBuilder, value: Value | None) -> Stored:
         if expansion.is_op("Cast"):
             return Stored(data)
         assert scale is not None
-        has_zero = zero is not None and bool(zero.any())
+        has_zero = zero is not None and not DType.of(zero).is_float and bool(zero.any())
         shifts = spread(expansion, zero.astype(np.float32)) if zero is not None and has_zero else None
-        scales = np.broadcast_to(spread(expansion, scale), data.shape)
+        scales = np.broadcast_to(spread(expansion, scale.astype(np.float32)), data.shape)
         return Stored(data, scales, None if shifts is None else np.broadcast_to(shifts, data.shape))
     outer = b.region.outer(value)
     if outer is None or outer.data is None:
@@ -106,17 +96,15 @@ def panels(b: KernelBuilder, matrices: Sequence[Stored]) -> str:
         thinned = [part[::block] for part in parts]
         return b.constant(packed(thinned) if per_column else np.ascontiguousarray(thinned[0][:, 0]))
 
-    numbers = b.constant(_in_bytes(packed([matrix.data for matrix in matrices])), "void")
+    numbers = b.constant(_at_rest(packed([matrix.data for matrix in matrices])), "void")
     texts = (numbers, *map(pointer, parameters), str(block), str(int(per_column)), "0")
     return f"(weight_panels){{{', '.join(texts)}}}"
 
 
-def _in_bytes(numbers: Array) -> Array:
-    """Four-bit numbers two a byte, the first in the low half; all others as they are."""
-    if DType.of(numbers) not in (DType.int4, DType.uint4):
-        return numbers
-    halves = numbers.astype(np.int8).view(np.uint8).reshape(*numbers.shape[:-1], -1, 2) & 15
-    return np.ascontiguousarray(halves[..., 0] | halves[..., 1] << 4)
+def _at_rest(numbers: Array) -> Array:
+    """Numbers of fewer than 8 bits packed; all others as they are."""
+    bits = DType.of(numbers).bits
+    return pack(numbers, bits) if bits < 8 else numbers
 
 
 def _changes(parameter: Array) -> list[int]:
@@ -151,4 +139,4 @@ def _prepare(b: KernelBuilder, matrix: Stored) -> None:
 
 
 def _load(matrix: Stored) -> str:
-    return f"weight_load_{LOADS[DType.of(matrix.data)]}"
+    return f"weight_load_{EXPANDED[DType.of(matrix.data)]}"

@@ -32,10 +32,15 @@ MCP26_INLINE v8f weight_load_i8(const void *stored, int64_t i) {
 MCP26_INLINE v8f weight_load_u8(const void *stored, int64_t i) {
     return v8f_from_v8b(v8b_load_all((const uint8_t *)stored + i));
 }
-/* Four bits a number: eight of them in a word, the first in its lowest bits. */
+/* Numbers of four or two bits: eight of them in a word, the first in its lowest bits. */
 MCP26_INLINE v8u weight_word(const void *stored, int64_t i) {
     uint32_t word;
     __builtin_memcpy(&word, (const uint8_t *)stored + i / 2, sizeof word);
+    return v8u_splat(word);
+}
+MCP26_INLINE v8u weight_half_word(const void *stored, int64_t i) {
+    uint16_t word;
+    __builtin_memcpy(&word, (const uint8_t *)stored + i / 4, sizeof word);
     return v8u_splat(word);
 }
 MCP26_INLINE v8f weight_load_u4(const void *stored, int64_t i) {
@@ -43,6 +48,15 @@ MCP26_INLINE v8f weight_load_u4(const void *stored, int64_t i) {
 }
 MCP26_INLINE v8f weight_load_i4(const void *stored, int64_t i) {
     return v8f_from_v8i((v8i)(weight_word(stored, i) << (v8u){28, 24, 20, 16, 12, 8, 4, 0}) >> 28);
+}
+MCP26_INLINE v8f weight_load_u2(const void *stored, int64_t i) {
+    return v8f_from_v8i((v8i)(weight_half_word(stored, i) >> (v8u){0, 2, 4, 6, 8, 10, 12, 14} & 3u));
+}
+MCP26_INLINE v8f weight_load_i2(const void *stored, int64_t i) {
+    return v8f_from_v8i((v8i)(weight_half_word(stored, i) << (v8u){30, 28, 26, 24, 22, 20, 18, 16}) >> 30);
+}
+MCP26_INLINE v8f weight_load_e2m1(const void *stored, int64_t i) {
+    return v8f_from_e2m1(__builtin_convertvector(weight_word(stored, i) >> (v8u){0, 4, 8, 12, 16, 20, 24, 28}, v8b));
 }
 MCP26_INLINE v8f weight_load_half(const void *stored, int64_t i) {
     return v8f_from_half(v8w_load_all((const uint16_t *)stored + i));
@@ -52,6 +66,12 @@ MCP26_INLINE v8f weight_load_bfloat(const void *stored, int64_t i) {
 }
 MCP26_INLINE v8f weight_load_e4m3(const void *stored, int64_t i) {
     return v8f_from_e4m3(v8b_load_all((const uint8_t *)stored + i));
+}
+MCP26_INLINE v8f weight_load_e4m3z(const void *stored, int64_t i) {
+    return v8f_from_e4m3z(v8b_load_all((const uint8_t *)stored + i));
+}
+MCP26_INLINE v8f weight_load_e5m2z(const void *stored, int64_t i) {
+    return v8f_from_e5m2z(v8b_load_all((const uint8_t *)stored + i));
 }
 MCP26_INLINE v8f weight_load_e5m2(const void *stored, int64_t i) {
     return v8f_from_e5m2(v8b_load_all((const uint8_t *)stored + i));

@@ -48,6 +48,15 @@ MCP26_INLINE void move_transpose_block(const uint32_t *src, int64_t src_step, ui
         for (int64_t p = i0; p < rows; p++) dst[q * dst_step + p] = src[p * src_step + q];                             \
     }
 
+/* Index i of those that a Gather along n rows is given, as a row; -1 outside [-n, n), which is a fault of `step`. */
+MCP26_INLINE int64_t gather_row(mcp26_env *env, uint32_t step, int64_t n, const void *indices, int64_t is_index64,
+                                int64_t i) {
+    int64_t at = is_index64 ? ((const int64_t *)indices)[i] : ((const int32_t *)indices)[i];
+    if (at >= -n && at < n) return at < 0 ? at + n : at;
+    env->fault = (mcp26_fault){step, MCP26_DATA_INDEX, at, n};
+    return -1;
+}
+
 #define MOVE_DEFINE(BITS, T)                                                                                           \
     MCP26_INLINE void move_run_##BITS(T *dst, const T *src, int64_t n) {                                               \
         int64_t i = 0;                                                                                                 \
@@ -167,12 +176,9 @@ int64_t inner = rank - 1, n = out_sizes[inner], lines = 1, index[MOVE_MAX_RANK] 
                                        int64_t end) {                                                                  \
         for (int64_t u = begin; u < end; u++) {                                                                        \
             int64_t o = u / count, i = u % count;                                                                      \
-            int64_t at = is_index64 ? ((const int64_t *)indices)[i] : ((const int32_t *)indices)[i];                   \
-            if (at < -n || at >= n) {                                                                                  \
-                env->fault = (mcp26_fault){step, MCP26_DATA_INDEX, at, n};                                             \
-                return MCP26_STEP_DATA;                                                                                \
-            }                                                                                                          \
-            move_run_##BITS(dst + u * inner, src + (o * n + (at < 0 ? at + n : at)) * inner, inner);                   \
+            int64_t row = gather_row(env, step, n, indices, is_index64, i);                                            \
+            if (row < 0) return MCP26_STEP_DATA;                                                                       \
+            move_run_##BITS(dst + u * inner, src + (o * n + row) * inner, inner);                                      \
         }                                                                                                              \
         return 0;                                                                                                      \
     }
@@ -181,5 +187,21 @@ MOVE_DEFINE(8, uint8_t)
 MOVE_DEFINE(16, uint16_t)
 MOVE_DEFINE(32, uint32_t)
 MOVE_DEFINE(64, uint64_t)
+
+/* gather_8 of a packed constant of `bits` an element (narrow.h). */
+MCP26_INLINE int32_t gather_packed(mcp26_env *env, uint32_t step, int64_t n, int64_t inner, const uint8_t *src,
+                                   int64_t bits, int64_t count, const void *indices, int64_t is_index64, uint8_t *dst,
+                                   int64_t begin, int64_t end) {
+    for (int64_t u = begin; u < end; u++) {
+        int64_t row = gather_row(env, step, n, indices, is_index64, u % count);
+        if (row < 0) return MCP26_STEP_DATA;
+        int64_t from = (u / count * n + row) * inner;
+        for (int64_t j = 0; j < inner; j += 8) {
+            v8b numbers = v8b_unpack(src, bits, from + j) & (uint8_t)((1 << bits) - 1);
+            v8b_store(dst + u * inner + j, numbers, mcp26_min(8, inner - j));
+        }
+    }
+    return 0;
+}
 
 #endif

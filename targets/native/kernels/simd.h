@@ -274,42 +274,13 @@ MCP26_INLINE v8q v8q_from_v8d(v8d x) {
     return v8q_select(is_high, (v8q)value + 0x8000000000000000u, (v8q)value);
 }
 
-/* float16 and bfloat16 are bits in v8w, rounded to the nearest, halves to even. */
-typedef _Float16 v8h __attribute__((ext_vector_type(8)));
-MCP26_INLINE v8f v8f_from_half(v8w bits) { return __builtin_convertvector((v8h)bits, v8f); }
-MCP26_INLINE v8w half_from_v8f(v8f x) { return (v8w)__builtin_convertvector(x, v8h); }
-MCP26_INLINE v8f v8f_from_bfloat(v8w bits) { return (v8f)(__builtin_convertvector(bits, v8u) << 16); }
-MCP26_INLINE v8w bfloat_from_v8f(v8f x) {
-    v8u bits = (v8u)x, rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
-    return __builtin_convertvector(v8u_select(x != x, v8u_splat(0x7fc0u), rounded), v8w);
-}
-
-/* float8 is bits in v8b, rounded as these are; what is too large becomes the largest number, infinity too. */
-MCP26_INLINE v8f v8f_from_e4m3(v8b bits) {
-    v8u wide = __builtin_convertvector(bits, v8u), low = wide & 0x7fu;
-    v8f magnitude = v8f_select(low == 0x7f, v8f_splat(__builtin_nanf("")), (v8f)(low << 20) * 0x1p120f);
-    return v8f_copysign(magnitude, (v8f)(wide << 24));
-}
-MCP26_INLINE v8f v8f_from_e5m2(v8b bits) { return v8f_from_half(__builtin_convertvector(bits, v8w) << 8); }
-MCP26_INLINE v8b float8_from_v8f(v8f x, int32_t mantissa, int32_t bias, float most) {
-    v8f size = v8f_abs(x), inside = v8f_select(size > most, v8f_splat(most), size);
-    uint32_t shift = 23 - (uint32_t)mantissa;
-    v8u bits = (v8u)inside, rounded = (bits + ((1u << (shift - 1)) - 1) + ((bits >> shift) & 1u)) >> shift;
-    v8u normal = rounded - ((uint32_t)(127 - bias) << mantissa);
-    float step = (float)(1u << (bias - 1 + mantissa)); /* of the numbers below the least normal one */
-    v8u small = (v8u)v8i_from_v8f(v8f_round(inside * step));
-    v8u code = v8u_select(inside * step < (float)(1 << mantissa), small, normal);
-    code = v8u_select(x != x, v8u_splat(0x7f), code) | ((v8u)x >> 24 & 0x80u);
-    return __builtin_convertvector(code, v8b);
-}
-MCP26_INLINE v8b e4m3_from_v8f(v8f x) { return float8_from_v8f(x, 3, 7, 448.0f); }
-MCP26_INLINE v8b e5m2_from_v8f(v8f x) { return float8_from_v8f(x, 2, 15, 57344.0f); }
-
 MCP26_INLINE v8f v8f_from_v8i(v8i x) { return __builtin_convertvector(x, v8f); }
 MCP26_INLINE v8f v8f_from_v8l(v8l x) { return __builtin_convertvector(x, v8f); }
 MCP26_INLINE v8f v8f_from_v8b(v8b x) { return __builtin_convertvector(__builtin_convertvector(x, v8i), v8f); }
 MCP26_INLINE v8b v8b_from_mask(v8i mask) { return __builtin_convertvector(mask & 1, v8b); }
 MCP26_INLINE v8b v8b_from_v8l_mask(v8l mask) { return __builtin_convertvector(mask & 1, v8b); }
 MCP26_INLINE v8i v8i_mask_from_bool(v8b x) { return __builtin_convertvector(x, v8i) != 0; }
+
+#include "narrow.h"
 
 #endif

@@ -259,7 +259,7 @@ static void test_statuses(const char *folder) {
         CHECK(strcmp(mcp26_strerror((mcp26_status)status), "unknown status") != 0);
     }
     CHECK(strcmp(mcp26_strerror((mcp26_status)1), "unknown status") == 0);
-    CHECK(mcp26_dtype_bits(MCP26_INT4) == 4 && mcp26_dtype_bits(8) == 0 && mcp26_dtype_bits(1000) == 0);
+    CHECK(mcp26_dtype_bits(MCP26_INT4) == 8 && mcp26_dtype_bits(8) == 0 && mcp26_dtype_bits(1000) == 0);
     CHECK(strcmp(mcp26_dtype_name(MCP26_BFLOAT16), "bfloat16") == 0);
 }
 
