@@ -74,7 +74,7 @@ def _known_to_onnx() -> Iterator[Operator]:
         yield Operator(*key, first[key], last, ways, reason=reason if reason or ways else "it is not known")
 
 
-def _without_declaration(schema: defs.OpSchema) -> tuple[str, ...]:
+def _without_declaration(schema: Any) -> tuple[str, ...]:
     """How an operator is run that nobody declares."""
     if schema.domain == "" and schema.name == "Constant":
         return ("constant",)

@@ -26,7 +26,8 @@ class Merged:
     outputs: dict[str, Array] = field(default_factory=dict)
 
     def serialize(self) -> bytes:
-        return self.proto.SerializeToString()
+        data: bytes = self.proto.SerializeToString()
+        return data
 
 
 @dataclass(frozen=True)
