@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Protocol
 from unittest import mock
 
 import numpy as np
@@ -31,6 +32,28 @@ from .case import ONNX, ORT, Family
 from .graphs import Array
 
 QEMU = "qemu-aarch64"
+
+
+class Graphs(Protocol):
+    """Graphs side by side in one model, their inputs, and their outputs in order."""
+
+    @property
+    def feeds(self) -> Mapping[str, Array]: ...
+
+    @property
+    def outputs(self) -> Mapping[str, Array]: ...
+
+    def serialize(self) -> bytes: ...
+
+
+class Together(Protocol):
+    """What is compiled as one artifact: a family, or another collection of cases."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def model(self) -> Graphs: ...
 
 
 def written_back(family: Family) -> dict[str, Array]:
@@ -64,7 +87,7 @@ def _part(model: onnx.ModelProto, inputs: list[str], outputs: list[str]) -> onnx
     return part
 
 
-def compile_family(family: Family, target: str, folder: Path, passes: str | None) -> Path:
+def compile_family(family: Together, target: str, folder: Path, passes: str | None) -> Path:
     stem = re.sub(r"[^A-Za-z0-9]+", "-", f"{family.name} {target} {'plain' if passes == '' else ''}")
     path = folder / f"{stem}.mcp26bin"
     with mock.patch.object(module, "KERNELS_PER_UNIT", 16):  # kernels are many and small: mostly the compiler starts
@@ -94,14 +117,14 @@ def same_bits(a: Array, b: Array) -> bool:
     return bool((equal | (np.isnan(a) & np.isnan(b))).all())
 
 
-def for_aarch64(family: Family, target: str, folder: Path, want: Mapping[str, Array]) -> Path:
+def for_aarch64(family: Together, target: str, folder: Path, want: Mapping[str, Array]) -> Path:
     """Compiled for an AArch64 target, with the family's inputs and ``want`` for the self-test, to be met exactly."""
     path = compile_family(family, target, folder, None)
     embed(path, Golden(list(family.model.feeds.values()), [want[name] for name in family.model.outputs], 0.0, 0.0))
     return path
 
 
-def on_aarch64(family: Family, path: Path, cpu: str) -> dict[str, str]:
+def on_aarch64(family: Together, path: Path, cpu: str) -> dict[str, str]:
     """What mcp26-run under qemu, as the processor ``cpu``, says of an artifact's outputs: "" where all is well."""
     command = [QEMU, "-cpu", cpu, device_tool(path.parent), path, "--selftest"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
