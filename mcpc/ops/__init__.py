@@ -13,6 +13,7 @@ from mcpc.ops import (  # noqa: F401
     contrib,
     contrib_attention,
     contrib_quantized,
+    contrib_weights,
     control,
     deform,
     detect,

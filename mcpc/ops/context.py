@@ -40,7 +40,7 @@ class InferContext:
     ``bounds`` of the sizes that only data can show; ``assumptions`` as in :class:`mcpc.ir.Graph`."""
 
     def __init__(self) -> None:
-        self._contents: dict[int, Contents] = {}
+        self._contents: dict[Value, Contents] = {}  # keeps the values: another at the same address is another
         self.bounds: dict[str, SizeBound] = {}
         self.assumptions: dict[tuple[Dim, Dim], str] = {}
 
@@ -55,7 +55,7 @@ class InferContext:
                 return value.data.astype(np.int64).astype(object)
         if value.shape is not None and 0 in value.shape and is_static(value.shape):
             return np.empty([int(size) for size in value.shape], dtype=object)
-        return self._contents.get(id(value))
+        return self._contents.get(value)
 
     def nested(self) -> InferContext:
         """The context of a control-flow body, whose assumptions hold where it runs only."""
@@ -65,13 +65,13 @@ class InferContext:
 
     def remember(self, value: Value, contents: Contents | None) -> None:
         """Keep what ``value`` holds. Elements that its type may not hold are forgotten."""
-        self._contents.pop(id(value), None)
+        self._contents.pop(value, None)
         if contents is None or contents.size > SMALL or value.dtype not in INTEGERS | {DType.bool}:
             return
         low, high = (0, 1) if value.dtype is DType.bool else _limits(value.dtype)
         flat = [_normal(item, low, high) for item in contents.ravel()]
         if any(item is not None for item in flat):
-            self._contents[id(value)] = object_array(flat).reshape(contents.shape)
+            self._contents[value] = object_array(flat).reshape(contents.shape)
 
     def data_size(self, node: Node, output: int, axis: int, low: int = 0, high: Dim | None = None) -> sympy.Symbol:
         """The symbol for a size that only data can show, within low … high (None: no limit), named after the output and

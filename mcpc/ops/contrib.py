@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
-from mcpc.ir import DType, Graph, Node, TensorType, Value, dim
-from mcpc.ops.context import InferContext, attribute, choice, fail, number, show, type_of
+from mcpc.ir import MCPC, DType, Graph, Node, TensorType, Value
+from mcpc.ops.context import InferContext, attribute, choice, fail, number
 from mcpc.ops.inference import infer_node
 from mcpc.ops.registry import ACCUMULATED, OpDef, moves, register
 
@@ -39,12 +39,24 @@ class Expansion:
         self.nodes.append(node)
         return outputs
 
+    def fused(self, kind: str, body: Graph, *inputs: Value) -> Value:
+        """The output of a new node that computes what ``body`` does."""
+        output = Value(self.graph.fresh(f"{self.node.name}.{kind}"), TensorType(DType.float32, None))
+        node = Node("Fused", inputs, [output], {"kind": kind, "body": body}, output.name, MCPC)
+        infer_node(node, self.context)
+        self.nodes.append(node)
+        return output
+
     def ints(self, *items: int) -> Value:
         return self.graph.constant(f"{self.node.name}.ints", np.array(items, np.int64))
 
     def scalar(self, number: float, like: Value) -> Value:
         """``number`` in the type of ``like``."""
         return self.graph.constant(f"{self.node.name}.scalar", np.array(number, like.dtype.numpy))
+
+    def size(self, value: Value, axis: int) -> Value:
+        """One size of ``value``, [1]."""
+        return self("Shape", value, start=axis, end=axis + 1)
 
     def input(self, index: int) -> Value:
         value = self.node.input(index)
@@ -58,7 +70,7 @@ class Expansion:
     def is_asked(self, index: int) -> bool:
         return index < len(self.node.outputs) and self.node.outputs[index] is not None
 
-    def refuse(self, what: str) -> None:
+    def refuse(self, what: str) -> NoReturn:
         fail(self.node, f"{self.node.op} with {what} is not supported", "E102")
 
 
@@ -236,122 +248,3 @@ def embed_layer_normalization(e: Expansion) -> Sequence[Value | None]:
     if mask is None:
         return [result, e("ReduceSum", e("Sub", ids, ids), e.ints(1), keepdims=0), total]
     return [result, e("ReduceSum", mask, e.ints(1), keepdims=0), total]
-
-
-# ---- attention
-
-
-def _heads(e: Expansion) -> int:
-    count = attribute(e.node, "num_heads", 0)
-    if count < 1:
-        fail(e.node, f"attribute num_heads is {count}", "E102")
-    return count
-
-
-def _mask(e: Expansion, mask: Value | None, keys: Value, filler: float) -> Value | None:
-    """What is added to the scores: ``filler`` for the keys that ``mask`` leaves out: [B, T] and [B, S, T] of ones and
-    zeros, or [B] lengths. ``keys`` is [B, T, …]."""
-    if mask is None:
-        return None
-    if mask.type.rank == 1:
-        batch = type_of(e.node, 0).dims[0]
-        if mask.shape is None or mask.shape[0] != batch:
-            fail(e.node, f"a mask of {show(mask.type)} is not supported", "E102")
-        length = e("Squeeze", e("Shape", keys, start=1, end=2), e.ints(0))
-        zero, one = (e.graph.constant("step", np.array(step, np.int64)) for step in (0, 1))
-        column = e("Unsqueeze", e("Cast", mask, to=DType.int64), e.ints(1))
-        mask = e("Less", e("Range", zero, length, one), column)
-    if mask.type.rank not in (2, 3):
-        fail(e.node, f"a mask of {show(mask.type)} is not supported", "E102")
-    seen = mask if mask.dtype is DType.bool else e("Cast", mask, to=DType.bool)
-    number = keys if keys.dtype.is_float else e.input(0)
-    added = e("Where", seen, e.scalar(0.0, number), e.scalar(filler, number))
-    return e("Unsqueeze", added, e.ints(1, 2) if mask.type.rank == 2 else e.ints(1))
-
-
-def _added(e: Expansion, *masks: Value | None) -> Value | None:
-    given = [mask for mask in masks if mask is not None]
-    return None if not given else given[0] if len(given) == 1 else e("Add", *given)
-
-
-def _attention_attrs(e: Expansion, heads: int) -> dict[str, Any]:
-    scale = e.number("scale", 0.0)
-    attrs: dict[str, Any] = {"scale": scale} if scale != 0.0 else {}
-    return {**attrs, "q_num_heads": heads, "kv_num_heads": heads, "is_causal": attribute(e.node, "unidirectional", 0)}
-
-
-@stands_for("Attention")
-def attention(e: Expansion) -> Sequence[Value | None]:
-    """Self-attention of input [B, S, C] with the weights [C, 3 C'] of queries, keys and values side by side."""
-    heads, weights = _heads(e), e.input(1)
-    for index, what in ((4, "past"), (6, "a shared buffer")):
-        if e.node.input(index) is not None:
-            e.refuse(what)
-    if e.is_asked(1):
-        e.refuse("present")
-    if attribute(e.node, "do_rotary", 0):
-        e.refuse("rotary embeddings")
-    total, bias = e("MatMul", e.input(0), weights), e.node.input(2)
-    if bias is not None:
-        total = e("Add", total, bias)
-    columns = total.type.dims[-1]
-    if not isinstance(columns, int):
-        fail(e.node, f"the weights' size is not known: {show(weights.type)}", "E108")
-    sizes = [int(size) for size in e.node.attrs.get("qkv_hidden_sizes", [columns // 3] * 3)]
-    q, k, v = e.several("Split", 3, total, e.ints(*sizes), axis=-1)
-    mask = _added(e, _mask(e, e.node.input(3), k, e.number("mask_filter_value", -10000.0)), e.node.input(5))
-    return [e("Attention", q, k, v, mask, **_attention_attrs(e, heads))]
-
-
-@stands_for("MultiHeadAttention")
-def multi_head_attention(e: Expansion) -> Sequence[Value | None]:
-    """Queries [B, S, C]; keys and values [B, T, C], or [B, heads, T, size]; past and present [B, heads, P, size]."""
-    heads, q, k, v = _heads(e), e.input(0), e.node.input(1), e.node.input(2)
-    if k is None or v is None or q.type.rank != 3:
-        fail(e.node, "packed queries, keys and values are not supported", "E102")
-    for index in (8, 9):
-        if e.node.input(index) is not None:
-            e.refuse(f"input {index}")
-    bias = e.node.input(3)
-    if bias is not None:
-        first = 0
-        biased = []
-        for value in (q, k, v):
-            size = value.type.dims[-1] if value.type.rank == 3 else dim(heads * value.type.dims[-1])
-            if not isinstance(size, int) and isinstance(bias.type.dims[0], int):
-                size = bias.type.dims[0] // 3
-            if not isinstance(size, int):
-                fail(e.node, f"the size of a bias is not known: {show(value.type)}", "E108")
-            part = e("Slice", bias, e.ints(first), e.ints(first + size), e.ints(0))
-            biased.append(e("Add", value, part) if value.type.rank == 3 else value)
-            first += size
-        q, k, v = biased
-    filler = e.number("mask_filter_value", -10000.0)
-    rows = k if k.type.rank == 3 else e("Transpose", k, perm=[0, 2, 1, 3])
-    mask = _added(e, _mask(e, e.node.input(4), rows, filler), e.node.input(5))
-    attrs = _attention_attrs(e, heads)
-    if k.type.rank == 4:
-        q = e("Transpose", e("Reshape", q, e.ints(0, 0, heads, -1)), perm=[0, 2, 1, 3])
-        attrs = {name: value for name, value in attrs.items() if not name.endswith("num_heads")}
-    count = 4 if e.is_asked(3) else 3 if e.is_asked(1) or e.is_asked(2) or e.node.input(6) is not None else 1
-    y, *more = e.several("Attention", count, q, k, v, mask, e.node.input(6), e.node.input(7), **attrs)
-    if k.type.rank == 4:
-        y = e("Reshape", e("Transpose", y, perm=[0, 2, 1, 3]), e.ints(0, 0, -1))
-    return [y, *more]
-
-
-@stands_for("RotaryEmbedding")
-def rotary_embedding(e: Expansion) -> Sequence[Value | None]:
-    x, positions = e.input(0), e.input(1)
-    if positions.type.rank != 2:
-        e.refuse("positions that are one offset")
-    if attribute(e.node, "is_packed_batching", 0) or e.number("scale", 1.0) != 1.0:
-        e.refuse("packed batches or a scale")
-    names = ("interleaved", "num_heads", "rotary_embedding_dim")
-    attrs = {name: number for name in names if (number := attribute(e.node, name, 0))}
-    if x.type.rank == 3 and "num_heads" not in attrs:
-        size, half = x.type.dims[-1], (e.input(2).shape or (None,))[-1]
-        if not isinstance(size, int) or not isinstance(half, int) or half < 1:
-            fail(e.node, f"the number of heads is not known: {show(x.type)}", "E108")
-        attrs["num_heads"] = size // (2 * half)
-    return [e("RotaryEmbedding", x, e.input(2), e.input(3), positions, **attrs)]

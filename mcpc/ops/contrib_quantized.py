@@ -4,15 +4,10 @@ or quantised again, they are ONNX's integer products and its operators on what D
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
-
-import numpy as np
 
 from mcpc.ir import DType, Value
 from mcpc.ops.context import attribute, fail
 from mcpc.ops.contrib import Expansion, stands_for
-
-Array = np.ndarray[Any, Any]
 
 
 def _given(*inputs: Value | None) -> list[Value]:
@@ -125,48 +120,3 @@ def gemm(e: Expansion) -> Sequence[Value | None]:
     result = result if alpha == 1.0 else e("Mul", result, e.scalar(alpha, result))
     scale = e.node.input(7)
     return [result] if scale is None else _stored(e, result, scale, e.node.input(8), e.input(0))
-
-
-# ---- weights of few bits
-
-
-def _bits(packed: Array, bits: int, count: int) -> Array:
-    """The first ``count`` numbers of ``bits`` bits of each row, the lowest bits first."""
-    parts = [(packed >> shift) & (2**bits - 1) for shift in range(0, 8, bits)]
-    return np.stack(parts, axis=-1).reshape(len(packed), -1)[:, :count]
-
-
-def _constant(e: Expansion, index: int) -> Array:
-    data = e.input(index).data
-    if data is None:
-        fail(e.node, f"input {index} must be constant", "E102")
-    return data
-
-
-@stands_for("MatMulNBits")
-def matmul_bits(e: Expansion) -> Sequence[Value | None]:
-    """A [.., K] times the transpose of B [N, K], which lies in blocks along K of 2, 4 or 8 bits a number."""
-    depth, columns, bits = (attribute(e.node, name, 4 if name == "bits" else 0) for name in ("K", "N", "bits"))
-    block = attribute(e.node, "block_size", 0)
-    if bits not in (2, 4, 8) or min(depth, columns, block) < 1:
-        fail(e.node, f"K {depth}, N {columns}, {bits} bits in blocks of {block}", "E102")
-    if e.node.input(4) is not None:
-        e.refuse("reordered rows (g_idx)")
-    count = -(-depth // block)
-    packed, scale = _constant(e, 1), _constant(e, 2)
-    if packed.size != columns * count * block * bits // 8 or scale.size != columns * count:
-        fail(e.node, f"weights of {packed.size} bytes with {scale.size} scales do not fit K {depth}, N {columns}")
-    stored = _bits(packed.reshape(columns, -1), bits, depth)
-    zeros = np.full((columns, count), 2 ** (bits - 1), np.uint8)
-    if e.node.input(3) is not None:
-        given = _constant(e, 3)
-        if given.dtype != np.uint8:
-            e.refuse("zero points that are no integers")
-        zeros = _bits(given.reshape(columns, -1), bits, count)
-    if bits == 4:
-        stored, zeros = stored.astype(DType.uint4.numpy), zeros.astype(DType.uint4.numpy)
-    operands = [e.graph.constant(f"{e.node.name}.{name}", data) for name, data in
-                (("stored", stored), ("scale", scale.reshape(columns, count)), ("zero", zeros))]  # fmt: skip
-    weights = e("DequantizeLinear", *operands, axis=1, block_size=block)
-    product, bias = e("MatMul", e.input(0), e("Transpose", weights, perm=[1, 0])), e.node.input(5)
-    return [product if bias is None else e("Add", product, bias)]

@@ -307,6 +307,9 @@ def rotary_embedding(b: KernelBuilder) -> None:
 
 @emits("TensorScatter")
 def tensor_scatter(b: KernelBuilder) -> None:
+    if b.node.body is not None:
+        appended_rows(b)
+        return
     node = b.anchor
     cache, update, starts = b.outer(node.inputs[0]), b.outer(node.inputs[1]), node.input(2)
     dims = cache.type.dims
@@ -322,3 +325,16 @@ def tensor_scatter(b: KernelBuilder) -> None:
         f"{b.output(type='uint8_t')}, begin, end);"
     )
     b.units = b.size(dim(dims[0] * prefix))
+
+
+def appended_rows(b: KernelBuilder) -> None:
+    """A body of kind "cache" as mcpc/ops/contrib_attention.py makes it."""
+    past, more, new, start = b.node.inputs
+    assert past is not None and more is not None and new is not None and start is not None
+    batch, prefix, old, row = past.type.dims
+    sizes = (prefix, old, more.type.dims[2], new.type.dims[2], dim(row * past.dtype.itemsize))
+    pointers = (*(b.input(value, "uint8_t") for value in (past, more, new)), b.input(start), b.output(type="uint8_t"))
+    b.label = "cache"
+    b.headers.append("cache.h")
+    b.line(f"return cache_append(env, {', '.join((*map(b.size, sizes), *pointers))}, begin, end);")
+    b.units = b.size(dim(batch * prefix))

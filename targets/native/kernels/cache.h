@@ -1,4 +1,4 @@
-/* cache.h: TensorScatter: new rows written into a cache, from a place on that is data. */
+/* cache.h: new rows written into a cache (TensorScatter) or behind what it holds, from a place on that is data. */
 #ifndef MCP26_CACHE_H
 #define MCP26_CACHE_H
 
@@ -20,6 +20,25 @@ MCP26_INLINE int32_t cache_write(mcp26_env *env, int64_t prefix, int64_t length,
             if (is_circular) at %= length;
             move_run_8(y + (u * length + at) * run, update + (u * count + i) * run, run);
         }
+    }
+    return 0;
+}
+
+/* y [batch][prefix][old + more][run] is the rows before starts[b] of the cache [batch][prefix][old][run] and, behind its
+ * last, of `rest` [batch][prefix][more][run]; then `update` [batch][prefix][count][run]; then zeros. A run is in bytes.
+ * Units: batch x prefix. */
+MCP26_INLINE int32_t cache_append(mcp26_env *env, int64_t prefix, int64_t old, int64_t more, int64_t count, int64_t run,
+                                  const uint8_t *cache, const uint8_t *rest, const uint8_t *update,
+                                  const int64_t *starts, uint8_t *y, int64_t begin, int64_t end) {
+    for (int64_t u = begin; u < end; u++) {
+        int64_t start = starts[u / prefix], kept = mcp26_min(start, old), length = old + more;
+        int32_t status = index_check(env, start, 0, length - count);
+        if (status) return status;
+        uint8_t *to = y + u * length * run;
+        move_run_8(to, cache + u * old * run, kept * run);
+        move_run_8(to + kept * run, rest + u * more * run, (start - kept) * run);
+        move_run_8(to + start * run, update + u * count * run, count * run);
+        for (int64_t i = (start + count) * run; i < length * run; i++) to[i] = 0;
     }
     return 0;
 }

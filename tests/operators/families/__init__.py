@@ -4,6 +4,7 @@ from ..case import Family
 from . import (
     attention,
     contrib,
+    contrib_attention,
     contrib_quantized,
     convolution,
     einsum,
@@ -49,6 +50,7 @@ FAMILIES: dict[str, Family] = {
         contrib_quantized.FAMILY,
         recurrent.FAMILY,
         movement.FAMILY,
+        contrib_attention.FAMILY,
         indexing.FAMILY,
         searching.FAMILY,
         selection.FAMILY,

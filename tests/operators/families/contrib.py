@@ -46,31 +46,3 @@ MASK = np.array([[1, 1, 1, 0], [1, 1, 0, 0]], np.int32)
 TABLES = W((7, 8)), W((6, 8)), W((2, 8)), W((8,)), W((8,))
 op(embed, embed, IDS, SEGMENTS, *TABLES, MASK, outputs=2)
 op(f"{embed} without segments", embed, IDS, None, *TABLES[:2], None, *TABLES[3:], None, SEGMENTS + 2, outputs=2)
-
-# ---- attention
-attend = "Attention"
-QKV = W((8, 24)), W((24,))
-op(attend, attend, (2, 4, 8), *QKV, num_heads=2)
-op(f"{attend}, mask", attend, (2, 4, 8), *QKV, MASK, num_heads=4)
-op(f"{attend}, lengths", attend, (2, 4, 8), *QKV, np.array([2, 4], np.int32), num_heads=2)
-op(
-    f"{attend}, one direction and bias",
-    attend,
-    (2, 4, 8),
-    *QKV,
-    None,
-    None,
-    (2, 2, 4, 4),
-    num_heads=2,
-    unidirectional=1,
-)
-multi = "MultiHeadAttention"
-op(multi, multi, (2, 3, 8), (2, 5, 8), (2, 5, 12), num_heads=2)
-op(f"{multi}, bias, mask and scale", multi, (2, 4, 8), (2, 4, 8), (2, 4, 8), W((24,)), MASK, (1, 2, 4, 4), num_heads=2,
-   scale=0.5)  # fmt: skip
-op(f"{multi}, past", multi, (2, 2, 8), (2, 2, 8), (2, 2, 8), None, None, None, (2, 2, 3, 4), (2, 2, 3, 4), num_heads=2,
-   outputs=3)  # fmt: skip
-op(f"{multi}, keys of heads", multi, (2, 3, 8), (2, 2, 5, 4), (2, 2, 5, 4), num_heads=2)
-rope = "RotaryEmbedding"
-op(rope, rope, (2, 3, 4, 8), IDS.astype(np.int64), (7, 4), (7, 4))
-op(f"{rope}, rank 3", rope, (2, 4, 16), IDS.astype(np.int64), (7, 4), (7, 4), interleaved=1)

@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from mcpc.ir import DType
+
 from ..case import ORT, Family
 from ..graphs import Array
 from ..graphs import Weight as W
@@ -90,11 +92,31 @@ op("QGemm", "QGemm", *GEMM, scalar(0.4), scalar(9, U8), transB=1)
 op("QGemm in float", "QGemm", *GEMM, transB=1, alpha=0.5)
 
 # ---- weights of few bits: N 6, K 40 in blocks of 16
+few = "MatMulNBits"
 for bits in (2, 4, 8):
-    count = 3
-    packed = W(ints(U8, 6, count, 16 * bits // 8, most=255))
-    zeros = W(ints(U8, 6, (count * bits + 7) // 8, most=255))
-    attrs = {"K": 40, "N": 6, "bits": bits, "block_size": 16}
-    op(f"MatMulNBits, {bits} bits", "MatMulNBits", (2, 3, 40), packed, W(scales(6, count)), **attrs)
-    op(f"MatMulNBits, {bits} bits, zero points", "MatMulNBits", (5, 40), packed, W(scales(6, count)), zeros, **attrs)
-op("MatMulNBits, bias", "MatMulNBits", (5, 40), packed, W(scales(6, count)), None, None, W((6,)), **attrs)
+    packed, zeros = W(ints(U8, 6, 3, 2 * bits, most=255)), W(ints(U8, 6, (3 * bits + 7) // 8, most=255))
+    SCALES, BITS = W(scales(6, 3)), {"K": 40, "N": 6, "bits": bits, "block_size": 16}
+    op(f"{few}, {bits} bits", few, (2, 3, 40), packed, SCALES, **BITS)
+    op(f"{few}, {bits} bits, zero points", few, (5, 40), packed, SCALES, zeros, **BITS)
+    op(f"{few}, {bits} bits, one row", few, (1, 40), packed, SCALES, zeros, None, W((6,)), **BITS)
+op(f"{few}, bias", few, (5, 40), packed, SCALES, None, None, W((6,)), **BITS)
+BITS = {"K": 64, "N": 6, "bits": 4, "block_size": 32}
+packed, SCALES = W(ints(U8, 6, 2, 16, most=255)), W(scales(6, 2))
+op(f"{few}, zero points of float", few, (3, 64), packed, SCALES, W(np.float32([[7, 8], [0, 15]] * 3)), **BITS)
+op(f"{few}, zero points between integers", few, (2, 3, 64), packed, SCALES,
+   W(ints(U8, 6, 2, most=15) + np.float32(0.3)), **BITS)  # fmt: skip
+ROWS = np.arange(64, dtype=np.int32)
+op(f"{few}, rows of blocks", few, (3, 64), packed, SCALES, None, W(ROWS % 2), **BITS)
+op(f"{few}, rows of blocks in order", few, (3, 64), packed, SCALES, None, W(ROWS // 32), **BITS)
+op(f"{few}, integers allowed", few, (3, 64), packed, SCALES, **BITS, accuracy_level=1)
+pick = "GatherBlockQuantized"
+IDS, TABLE = np.array([[5, 0, 3], [1, 1, 4]]), W(scales(6, 2))
+for bits in (4, 8):
+    table = W(ints(U8, 6, 4 * bits, most=255))
+    op(f"{pick}, {bits} bits", pick, table, IDS, TABLE, bits=bits, block_size=16)
+    op(f"{pick}, {bits} bits, zero points", pick, table, IDS, TABLE, W(ints(U8, 6, bits // 4, most=255)), bits=bits,
+       block_size=16)  # fmt: skip
+for dtype in ("int4", "uint4"):
+    table, zeros = (W(ints(U8, 6, size, most=7).astype(DType[dtype].numpy)) for size in (32, 2))
+    op(f"{pick} of {dtype}", pick, table, IDS, TABLE, block_size=16)
+    op(f"{pick} of {dtype}, zero points", pick, table, IDS.astype(np.int32), TABLE, zeros, block_size=16)
