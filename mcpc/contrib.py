@@ -15,7 +15,7 @@ def expand_contrib(graph: Graph, context: InferContext) -> None:
     for inner in control_flow_graphs(graph):
         for node in list(inner.nodes):
             definition = find(node.domain, node.op)
-            if isinstance(definition, Contrib):
+            if isinstance(definition, Contrib) and definition.applies(node):
                 try:
                     nodes, outputs = definition.expand(node, context, inner)
                 except McpcError:

@@ -9,7 +9,9 @@ from mcpc import debug
 from mcpc.comparison import Comparison, compare
 from mcpc.errors import McpcError, PassError
 from mcpc.ir import Graph, Node
+from mcpc.onnx_structure import walk
 from mcpc.onnx_writer import to_model
+from mcpc.ops.random import RANDOM
 from mcpc.sample_inputs import sample_inputs
 from mcpc.verification import Array, judge
 
@@ -25,7 +27,7 @@ class NumericCheck:
     def __init__(self, graph: Graph) -> None:
         self._names = [value.name for value in graph.outputs]
         self._feeds = sample_inputs(graph.inputs, _SEED, bounds=graph.bounds)
-        self._model = to_model(graph)
+        self._model = _repeatable(graph)
         self._expected = self._run(self._model, self._names, "the model as it was read")
 
     def after(self, pass_name: str, graph: Graph, tolerance: float | None) -> None:
@@ -33,7 +35,7 @@ class NumericCheck:
 
         ``tolerance`` is relative; None accepts any numbers, which are then what later states are compared with.
         """
-        before, self._model = self._model, to_model(graph)
+        before, self._model = self._model, _repeatable(graph)
         got = self._run(self._model, self._names, f"what pass {pass_name} made", pass_name)
         if tolerance is None:
             self._expected = got
@@ -70,6 +72,15 @@ class NumericCheck:
             return judge(model.SerializeToString(), names)(self._feeds)
         except McpcError as error:
             raise PassError("E201", f"{error.message}, in {what}", pass_name=pass_name) from error
+
+
+def _repeatable(graph: Graph) -> onnx.ModelProto:
+    """``graph`` as a model that draws the same random numbers whenever it is run."""
+    model = to_model(graph)
+    for node in walk(model.graph.node):
+        if node.op_type in RANDOM and not any(attribute.name == "seed" for attribute in node.attribute):
+            node.attribute.append(onnx.helper.make_attribute("seed", 0.0))
+    return model
 
 
 def _differing(names: list[str], got: list[Array], want: list[Array], tolerance: float) -> list[Comparison]:

@@ -95,8 +95,9 @@ def verify_layers(
     :func:`mcpc.verification.verify`."""
     from mcpc.loader import load
     from mcpc.sample_inputs import artifact_inputs
-    from mcpc.verification import judge, known_inputs, reference
+    from mcpc.verification import judge, known_inputs, reference, refuse_chance
 
+    refuse_chance(artifact)
     expose = ExposeLayers()
     with tempfile.TemporaryDirectory() as folder:
         path = _compile_again(Path(artifact), Path(model), expose, Path(folder))

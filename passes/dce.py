@@ -11,8 +11,6 @@ from mcpc.rewrite import control_flow_graphs, remove_dead
 
 #: Later outputs that an operator need not compute.
 _OPTIONAL = {
-    "BatchNormalization": (1, 2),
-    "Dropout": (1,),
     "GRU": (1,),
     "LSTM": (1, 2),
     "LayerNormalization": (1, 2),

@@ -498,7 +498,7 @@ BAD: list[tuple[str, list[Array | None], dict[str, Any], str, str]] = [
     ("Pad", [random(3), ints(3, 0)], {"mode": "reflect"}, "E104", "reflection"),
     ("LSTM", [random(5, 3, 2), random(1, 16, 2), random(1, 16, 5)], {"hidden_size": 4}, "E104", "hidden_size"),
     ("BatchNormalization", [random(2, 3), *[random(4)] * 4], {}, "E104", "channels"),
-    ("Dropout", [random(2), None, np.array(True)], {}, "E102", "training"),
+    ("Dropout", [random(2), None, np.array(1)], {}, "E104", "input 2"),
     ("ReduceSum", [random(2, 3), ints(2)], {}, "E104", "out of range"),
     ("ReduceSum", [random(2, 3), ints(0, -2)], {}, "E104", "twice"),
 ]

@@ -27,6 +27,7 @@ from mcpc.ops import (  # noqa: F401
     normalize,
     pool,
     quantize,
+    random,
     recurrent,
     reduce,
     resize,
@@ -35,6 +36,7 @@ from mcpc.ops import (  # noqa: F401
     select,
     shape,
     signal,
+    training,
     state,
     vision,
 )

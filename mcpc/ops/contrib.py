@@ -83,6 +83,10 @@ class Contrib(OpDef):
 
     build: Build | None = None
 
+    def applies(self, node: Node) -> bool:
+        """Whether a node of the operator is replaced."""
+        return True
+
     def expand(self, node: Node, context: InferContext, graph: Graph) -> tuple[list[Node], Sequence[Value | None]]:
         assert self.build is not None
         expansion = Expansion(node, context, graph)

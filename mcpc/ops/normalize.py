@@ -1,4 +1,4 @@
-"""BatchNormalization in inference form, LayerNormalization and RMSNormalization."""
+"""BatchNormalization, LayerNormalization and RMSNormalization."""
 
 from __future__ import annotations
 
@@ -23,11 +23,9 @@ from mcpc.ops.registry import ACCUMULATED, ROUNDED, Cost, OpDef, register, traff
 
 
 def infer_batch_normalization(node: Node, context: InferContext) -> list[TensorType]:
-    """X [N, C, …]; scale, bias, mean and variance [C]. Training mode: E102."""
-    if attribute(node, "training_mode", 0) or any(output is not None for output in node.outputs[1:]):
-        fail(
-            node, "BatchNormalization in training mode is not supported", "E102", hint="export the model for inference"
-        )
+    """X [N, C, …]; scale, bias, mean and variance [C] → Y and, where it trains, the moved mean and variance."""
+    if not attribute(node, "training_mode", 0) and any(output is not None for output in node.outputs[1:]):
+        fail(node, "BatchNormalization gives means and variances in training mode only", "E102")
     x = expect(node, 0, FLOATS)
     for index in range(1, 5):
         parameter = expect(node, index, FLOATS)
@@ -35,14 +33,12 @@ def infer_batch_normalization(node: Node, context: InferContext) -> list[TensorT
         if x.shape is not None and parameter.shape is not None:
             channels = x.dims[1] if len(x.dims) > 1 else 1
             unify(node, parameter.dims[0], channels, f"input {index} and the channels of input 0")
-    return [TensorType(x.dtype, x.shape)]
+    return [TensorType(x.dtype, x.shape), type_of(node, 3), type_of(node, 4)]
 
 
 def cost_batch_normalization(node: Node) -> Cost:
     return Cost(dim(2 * type_of(node, 0).elements), traffic(node))
 
-
-register(OpDef("BatchNormalization", infer_batch_normalization, cost_batch_normalization, ROUNDED))
 
 
 def infer_layer_normalization(node: Node, context: InferContext) -> list[TensorType]:

@@ -15,13 +15,14 @@ _BASES = {
     "output": "env->outputs[{}].data",
     "constant": "env->shards[{}].base",
     "symbols": "env->symbols",
+    "state": "env->state",
 }
 
 
 @dataclass(frozen=True)
 class Address:
     """``offset`` bytes from the start of the arena, of buffer ``index`` whose place is planned at run time, of an
-    input, of an output, or of a shard; or the table of symbol values."""
+    input, of an output, of a shard, or of the session's state; or the table of symbol values."""
 
     kind: str
     index: int

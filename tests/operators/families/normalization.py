@@ -1,4 +1,5 @@
-"""LayerNormalization and RMSNormalization: axes, scales and biases of every shape, rows that are hard to sum."""
+"""LayerNormalization and RMSNormalization: axes, scales and biases of every shape, rows that are hard to sum;
+BatchNormalization that trains."""
 
 from __future__ import annotations
 
@@ -38,3 +39,11 @@ case("LayerNormalization, scaled and shifted by batch", lambda g: g("Add", g(
     "Mul", g("LayerNormalization", (2, 3, 12), W((12,))), (2, 1, 12)), (2, 1, 12)))  # fmt: skip
 case("LayerNormalization and its mean, added", lambda g: g("Add", *g(
     "LayerNormalization", (2, 3, 12), W((12,)), outputs=2)))  # fmt: skip
+
+TRAINS = {"judges": (ONNX,), "because": "ONNX Runtime does not train"}
+for rank in range(2, 6):
+    sizes = (3, 5, 4, 2, 3)[:rank]
+    op(f"BatchNormalization of the batch, rank {rank}", "BatchNormalization", sizes, (5,), (5,), W((5,)),
+       W(np.arange(5, dtype=np.float32)), outputs=3, training_mode=1, momentum=0.75, case=TRAINS)  # fmt: skip
+op("BatchNormalization of the batch, nothing else", "BatchNormalization", (2, 5, 3), *[W((5,))] * 4, epsilon=0.1,
+   training_mode=1, case=TRAINS)  # fmt: skip
