@@ -43,8 +43,9 @@ _RANDOM = frozenset(
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """A model and what it must compute. ``sets`` are inputs and outputs in the model's order, none for cases
-    ``outside`` (a key of :data:`OUTSIDE`). ``ops`` are the operators of its nodes, those of nested graphs included."""
+    """A model and what it must compute. ``outside`` is a key of :data:`OUTSIDE`, or empty. ``sets`` are inputs and
+    outputs in the model's order; none where these are no tensors of numbers. ``ops`` are the operators of its nodes,
+    those of nested graphs included."""
 
     kind: str
     name: str
@@ -60,7 +61,8 @@ class Case:
 
     @functools.cached_property
     def proto(self) -> ModelProto:
-        return ModelProto.FromString(self.model)
+        model: ModelProto = ModelProto.FromString(self.model)
+        return model
 
 
 @functools.cache
@@ -85,7 +87,8 @@ def _load(kind: str) -> Iterator[Case]:
         model = each.model or onnx.load(Path(each.model_dir or "") / "model.onnx")
         raw = each.data_sets if each.data_sets is not None else _stored_sets(Path(each.model_dir or ""))
         outside = _outside(model, raw)
-        sets = () if outside else tuple(([*map(_array, inputs)], [*map(_array, outputs)]) for inputs, outputs in raw)
+        kept = raw if outside in ("", "random") else []
+        sets = tuple(([*map(_array, inputs)], [*map(_array, outputs)]) for inputs, outputs in kept)
         ops = tuple(dict.fromkeys(node.op_type for node in walk(model.graph.node)))
         yield Case(kind, each.name, model.SerializeToString(), sets, each.rtol, each.atol, outside, ops)
 

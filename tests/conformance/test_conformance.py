@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+import mcpc.backend
+
 from ..operators import runners
 from . import report, runs
 from .batch import Batch, Outcome, batches
@@ -74,6 +76,14 @@ def test_aarch64(case: Case, aarch64: Results) -> None:
     """AArch64 code gives the host's numbers to the last bit."""
     fault = aarch64(case).fault
     assert not fault, fault
+
+
+@pytest.mark.parametrize("case", [case for case in all_cases() if case.outside == "random"], ids=str)
+def test_random_numbers_have_type_and_shape(case: Case) -> None:
+    rep = mcpc.backend.prepare(case.proto)
+    for inputs, outputs in case.sets:
+        got = rep.run(inputs)
+        assert [(array.dtype, array.shape) for array in got] == [(array.dtype, array.shape) for array in outputs]
 
 
 def test_the_list_names_cases_of_numbers() -> None:
