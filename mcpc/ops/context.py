@@ -73,9 +73,11 @@ class InferContext:
         if any(item is not None for item in flat):
             self._contents[value] = object_array(flat).reshape(contents.shape)
 
-    def data_size(self, node: Node, output: int, axis: int, low: int = 0, high: Dim | None = None) -> sympy.Symbol:
+    def data_size(
+        self, node: Node, output: int, axis: int | str, low: int = 0, high: Dim | None = None
+    ) -> sympy.Symbol:
         """The symbol for a size that only data can show, within low … high (None: no limit), named after the output and
-        the axis."""
+        the axis, or what else it counts."""
         value = node.outputs[output] if output < len(node.outputs) else None
         name = f"{value.name if value is not None else node.name}:{axis}"
         self.bounds[name] = low, high
@@ -183,14 +185,26 @@ def axes_of(node: Node, axes: Iterable[int], rank: int) -> list[int]:
     return result
 
 
-def ints(node: Node, context: InferContext, index: int) -> list[int] | None:
-    """The integers that input ``index`` holds, None where it is left out; E102 where they are not constant."""
-    if node.input(index) is None:
-        return None
-    contents = context.contents(node.input(index))
+def known_ints(node: Node, context: InferContext, index: int) -> list[int] | None:
+    """The integers that a required input holds; None where only data can show them."""
+    type_of(node, index)
+    contents = context.contents(node.inputs[index])
     if contents is None or any(not isinstance(item, int) for item in contents.ravel()):
-        fail(node, f"input {index} (%{node.inputs[index].name}) must be constant", "E102")  # type: ignore[union-attr]
+        return None
     return [int(item) for item in contents.ravel()]
+
+
+def list_length(node: Node, *indices: int) -> Dim | None:
+    """The number of elements that these 1-D inputs (those that are there) share; None where it is not known."""
+    length: Dim | None = None
+    for index in indices:
+        expect_rank(node, index, 1)
+        type = optional_type(node, index)
+        if type is None or type.shape is None:
+            continue
+        own = type.shape[0]
+        length = own if length is None else unify(node, own, length, f"the lengths of the inputs {indices}")
+    return length
 
 
 def vector(node: Node, context: InferContext, index: int) -> list[Dim | None] | None:

@@ -18,23 +18,28 @@ from mcpc.ops.context import (
     expect,
     expect_rank,
     fail,
-    ints,
+    known_ints,
     larger,
+    list_length,
     object_array,
     same_dtype,
     show,
     type_of,
+    unify,
     vector,
 )
 from mcpc.ops.registry import EXACT, Contents, OpDef, moves, register
 
 
-def pad_amounts(node: Node, context: InferContext) -> list[tuple[Dim | None, Dim | None]]:
-    """(begin, end) per axis of the input, whose rank is known; None where only data can show."""
+def pad_amounts(node: Node, context: InferContext) -> list[tuple[Dim | None, Dim | None]] | None:
+    """(begin, end) per axis of the input, whose rank is known, each None where only data can show it; None where that
+    is so of the axes."""
     x = type_of(node, 0)
     assert x.rank is not None
-    axes = ints(node, context, 3)
-    axes = list(range(x.rank)) if axes is None else axes_of(node, axes, x.rank)
+    axes = list(range(x.rank)) if node.input(3) is None else known_ints(node, context, 3)
+    if axes is None:
+        return None
+    axes = axes_of(node, axes, x.rank)
     pads = vector(node, context, 1)
     pads = [None] * (2 * len(axes)) if pads is None else pads
     if len(pads) != 2 * len(axes):
@@ -55,8 +60,14 @@ def infer_pad(node: Node, context: InferContext) -> list[TensorType]:
         expect(node, 3, INDEX)
     if x.shape is None:
         return [TensorType(x.dtype, None)]
+    amounts = pad_amounts(node, context)
+    if amounts is None:
+        count, pads = list_length(node, 3), list_length(node, 1)
+        if count is not None and pads is not None:
+            unify(node, pads, dim(2 * count), "the number of pads and twice that of axes")
+        amounts = [(None, None)] * len(x.shape)
     sizes: list[Dim] = []
-    for axis, (size, (begin, end)) in enumerate(zip(x.shape, pad_amounts(node, context), strict=True)):
+    for axis, (size, (begin, end)) in enumerate(zip(x.shape, amounts, strict=True)):
         if begin is None or end is None:
             sizes.append(context.data_size(node, 0, axis))
             continue

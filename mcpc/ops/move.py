@@ -17,8 +17,9 @@ from mcpc.ops.context import (
     ceil_div,
     expect,
     fail,
-    ints,
+    known_ints,
     larger,
+    list_length,
     object_array,
     same_dtype,
     show,
@@ -35,27 +36,26 @@ from mcpc.ops.registry import EXACT, Contents, OpDef, moves, register
 _FAR = 10**9
 
 
-def slice_axes(node: Node, context: InferContext) -> list[tuple[int, Dim | None, Dim | None, int | None]]:
-    """(axis, start, end, step) per sliced axis, as the inputs give them; None where only data can show."""
+def slice_axes(node: Node, context: InferContext) -> list[tuple[int, Dim | None, Dim | None, int | None]] | None:
+    """(axis, start, end, step) per sliced axis, as the inputs give them, each number None where only data can show it;
+    None where that is so of the axes."""
     x = type_of(node, 0)
     assert x.rank is not None
     for index in range(1, 5):
         if node.input(index) is not None:
             expect(node, index, INDEX)
-    starts, ends = vector(node, context, 1), vector(node, context, 2)
-    axes = ints(node, context, 3)
-    if axes is None:
-        if starts is None:
-            fail(node, "the number of starts is not known", "E108")
-        axes = list(range(len(starts)))
-    count = len(axes)
-    unknown: list[Dim | None] = [None] * count
-    steps: list[Dim | None] | None = vector(node, context, 4) if node.input(4) is not None else [1] * count
-    starts = unknown if starts is None else starts
-    ends = unknown if ends is None else ends
-    steps = unknown if steps is None else steps
-    if not len(starts) == len(ends) == len(steps) == count:
-        fail(node, f"Slice has {len(starts)} starts, {len(ends)} ends, {count} axes, {len(steps)} steps")
+    length = list_length(node, 1, 2, 3, 4)
+    if node.input(3) is not None:
+        axes = known_ints(node, context, 3)
+        if axes is None:
+            return None
+    elif isinstance(length, int):
+        axes = list(range(length))
+    else:
+        fail(node, "the number of starts is not known", "E108")
+    unknown: list[Dim | None] = [None] * len(axes)
+    starts, ends = vector(node, context, 1) or unknown, vector(node, context, 2) or unknown
+    steps = [1] * len(axes) if node.input(4) is None else vector(node, context, 4) or unknown
     for step in steps:
         if step == 0:
             fail(node, "a step is 0")
@@ -136,18 +136,22 @@ def infer_slice(node: Node, context: InferContext) -> list[TensorType]:
     x = type_of(node, 0)
     if x.shape is None:
         return [TensorType(x.dtype, None)]
-    sizes = list(x.shape)
-    for axis, start, end, step in slice_axes(node, context):
+    sizes, axes = list(x.shape), slice_axes(node, context)
+    if axes is None:
+        return [
+            TensorType(x.dtype, tuple(context.data_size(node, 0, axis, 0, size) for axis, size in enumerate(sizes)))
+        ]
+    for axis, start, end, step in axes:
         length = None if start is None or end is None or step is None else slice_length(sizes[axis], start, end, step)
         sizes[axis] = context.data_size(node, 0, axis) if length is None else length
     return [TensorType(x.dtype, tuple(sizes))]
 
 
 def slice_contents(node: Node, context: InferContext) -> list[Contents | None]:
-    contents = context.contents(node.inputs[0])
-    if contents is None:
+    contents, axes = context.contents(node.inputs[0]), slice_axes(node, context)
+    if contents is None or axes is None:
         return [None]
-    for axis, start, end, step in slice_axes(node, context):
+    for axis, start, end, step in axes:
         if not isinstance(start, int) or not isinstance(end, int) or step is None:
             return [None]
         contents = np.take(contents, list(slice_range(contents.shape[axis], start, end, step)), axis=axis)

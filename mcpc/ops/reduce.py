@@ -16,34 +16,31 @@ from mcpc.ops.context import (
     axis_of,
     expect,
     fail,
-    ints,
+    known_ints,
     larger,
+    list_length,
     show,
     type_of,
     unify,
-    vector,
 )
 from mcpc.ops.registry import ACCUMULATED, EXACT, Contents, Cost, OpDef, register, traffic
 from mcpc.ops.symbolic import FUNCTIONS, Unknown
 
 
-def reduction_axes(node: Node, context: InferContext) -> list[int]:
-    """The axes that a Reduce node removes, counted from the front, ascending; empty for a no-op.
+def reduction_axes(node: Node, context: InferContext) -> list[int] | None:
+    """The axes that a Reduce node removes, counted from the front, ascending; empty for a no-op, None where only data
+    can show them.
 
-    ONNX: absent or empty axes mean all, or none under noop_with_empty_axes. E102 where they are not constant.
+    ONNX: absent or empty axes mean all, or none under noop_with_empty_axes.
     """
     rank = type_of(node, 0).rank
     assert rank is not None
-    axes = ints(node, context, 1)
+    axes = [] if node.input(1) is None else known_ints(node, context, 1)
+    if axes is None:
+        return None
     if axes:
         return sorted(axes_of(node, axes, rank))
     return [] if attribute(node, "noop_with_empty_axes", 0) else list(range(rank))
-
-
-def has_known_axes(node: Node, context: InferContext) -> bool:
-    """Whether the axes of a Reduce node are constant."""
-    contents = context.contents(node.input(1))
-    return node.input(1) is None or (contents is not None and all(isinstance(axis, int) for axis in contents.ravel()))
 
 
 def without(shape: tuple[Dim, ...], axes: list[int], keep: bool) -> tuple[Dim, ...]:
@@ -61,29 +58,24 @@ def infer_reduce(node: Node, context: InferContext) -> list[TensorType]:
     if x.shape is None:
         return [TensorType(x.dtype, None)]
     keep = bool(attribute(node, "keepdims", 1))
-    axes = vector(node, context, 1) if node.input(1) is not None else []
-    if axes is None or None in axes:  # only data can show which axes go
-        if keep:
-            bounds: list[Dim] = [larger(size, 1) for size in x.shape]  # nothing is reduced to one
-        elif axes is None:
-            return [TensorType(x.dtype, None)]
-        else:
-            bounds = [functools.reduce(larger, x.shape, 1)] * (len(x.shape) - len(axes))
-        sizes = tuple(context.data_size(node, 0, axis, 0, high) for axis, high in enumerate(bounds))
-        return [TensorType(x.dtype, sizes)]
-    return [TensorType(x.dtype, without(x.shape, reduction_axes(node, context), keep))]
+    axes = reduction_axes(node, context)
+    if axes is not None:
+        return [TensorType(x.dtype, without(x.shape, axes, keep))]
+    count = list_length(node, 1)
+    if keep:
+        bounds: list[Dim] = [larger(size, 1) for size in x.shape]  # nothing is reduced to one
+    elif isinstance(count, int):
+        bounds = [functools.reduce(larger, x.shape, 1)] * (len(x.shape) - count)
+    else:
+        return [TensorType(x.dtype, None)]
+    return [TensorType(x.dtype, tuple(context.data_size(node, 0, axis, 0, high) for axis, high in enumerate(bounds)))]
 
 
 def reduce_contents(node: Node, context: InferContext) -> list[Contents | None]:
     operation = {"ReduceSum": "add", "ReduceProd": "mul", "ReduceMax": "max", "ReduceMin": "min"}.get(node.op)
-    contents = context.contents(node.inputs[0])
-    if (
-        operation is None
-        or contents is None
-        or (node.input(1) is not None and context.contents(node.inputs[1]) is None)
-    ):
+    contents, axes = context.contents(node.inputs[0]), reduction_axes(node, context)
+    if operation is None or contents is None or axes is None:
         return [None]
-    axes = reduction_axes(node, context)
     kept = [axis for axis in range(contents.ndim) if axis not in axes]
     rows = np.transpose(contents, [*kept, *axes])
     shape = rows.shape[: len(kept)]

@@ -14,7 +14,7 @@ from mcpc.ops.context import (
     expect,
     expect_rank,
     fail,
-    ints,
+    list_length,
     show,
     type_of,
     unify,
@@ -131,11 +131,13 @@ def infer_max_roi_pool(node: Node, context: InferContext) -> list[TensorType]:
 
 
 def col2im_window(node: Node, context: InferContext) -> Window:
-    """The block and how it moves over the image."""
-    block = ints(node, context, 2)
-    if block is None:
-        fail(node, "input 2 is missing")
-    return window_of(node, block)
+    """The block and how it moves over the image. Sizes of the block that only data can show are symbols."""
+    count = list_length(node, 1, 2)
+    if not isinstance(count, int):
+        fail(node, "the number of the image's axes is not known", "E108")
+    block, most = vector(node, context, 2) or [None] * count, type_of(node, 0).dims[1]
+    sizes = [context.data_size(node, 0, f"block{i}", 1, most) if size is None else size for i, size in enumerate(block)]
+    return window_of(node, sizes)
 
 
 def infer_col2im(node: Node, context: InferContext) -> list[TensorType]:
@@ -146,13 +148,11 @@ def infer_col2im(node: Node, context: InferContext) -> list[TensorType]:
     expect_rank(node, 0, 3)
     if x.shape is None:
         return [TensorType(x.dtype, None)]
-    window, image = col2im_window(node, context), vector(node, context, 1)
-    image = [None] * len(window.kernel) if image is None else image
-    if len(image) != len(window.kernel):
-        fail(node, f"image_shape {image} does not fit block_shape {list(window.kernel)}")
+    window = col2im_window(node, context)
+    image = vector(node, context, 1) or [None] * len(window.kernel)
     sizes = [context.data_size(node, 0, 2 + axis) if size is None else size for axis, size in enumerate(image)]
-    taps = int(product(window.kernel))
-    if isinstance(x.shape[1], int) and x.shape[1] % taps:
+    taps = product(window.kernel)
+    if isinstance(x.shape[1], int) and isinstance(taps, int) and x.shape[1] % taps:
         fail(node, f"{x.shape[1]} channels do not divide into blocks of {taps}")
     unify(node, x.shape[2], product(window.output(node, sizes)), "the number of blocks")
     return [TensorType(x.dtype, (x.shape[0], divide_exactly(x.shape[1], taps), *sizes))]

@@ -14,16 +14,16 @@ class Window:
     """Sizes per spatial axis, outermost first, ONNX's defaults applied. ``pads`` holds (begin, end) pairs as the
     attribute gives them, zeros where ``auto_pad`` decides: :meth:`padding` gives what holds for an input."""
 
-    kernel: tuple[int, ...]
+    kernel: tuple[Dim, ...]
     strides: tuple[int, ...]
     dilations: tuple[int, ...]
     pads: tuple[tuple[int, int], ...]
     auto_pad: str = "NOTSET"
     ceil_mode: bool = False
 
-    def extent(self, axis: int) -> int:
+    def extent(self, axis: int) -> Dim:
         """The span of the dilated kernel."""
-        return self.dilations[axis] * (self.kernel[axis] - 1) + 1
+        return dim(self.dilations[axis] * (self.kernel[axis] - 1) + 1)
 
     def padding(self, axis: int, size: Dim) -> tuple[Dim, Dim]:
         """Padding before and behind ``axis`` of an input of this ``size``."""
@@ -57,7 +57,7 @@ class Window:
         return [larger(0, length) if isinstance(length, int) else length for length in result]
 
 
-def window_of(node: Node, kernel: Sequence[int]) -> Window:
+def window_of(node: Node, kernel: Sequence[Dim]) -> Window:
     """The window that the attributes strides, dilations, pads, auto_pad and ceil_mode describe."""
     rank = len(kernel)
 
@@ -70,7 +70,7 @@ def window_of(node: Node, kernel: Sequence[int]) -> Window:
             fail(node, f"{name} is {values}, {count} {kind} are needed", "E102")
         return values
 
-    if any(not 0 < size < 2**31 for size in kernel):
+    if any(isinstance(size, int) and not 0 < size < 2**31 for size in kernel):
         fail(node, f"kernel_shape is {list(kernel)}", "E102")
     auto_pad = choice(node, "auto_pad", "NOTSET", ("NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER"))
     pads = per_axis("pads", 0, 2 * rank, None)

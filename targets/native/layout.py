@@ -13,7 +13,7 @@ from mcpc import ops
 from mcpc.ir import Graph, Node, TensorType, Value
 from mcpc.ops.context import same, type_of
 from mcpc.ops.linear import convolution_of
-from mcpc.ops.reduce import REDUCTIONS, has_known_axes, reduction_axes
+from mcpc.ops.reduce import REDUCTIONS, reduction_axes
 from mcpc.pipeline import Pass, PassContext
 from mcpc.rewrite import control_flow_graphs
 
@@ -112,10 +112,13 @@ def _along_axis_wish(node: Node) -> Wish:
 
 
 def _reduce_wish(node: Node) -> Wish:
-    """The reduced axes must be neighbours in memory, and what remains in order; else they are moved innermost."""
+    """The reduced axes must be neighbours in memory, and what remains in order; else they are moved innermost. Those
+    that are not constant need all axes in order."""
     data = node.inputs[0]
     assert data is not None
     axes = reduction_axes(node, ops.InferContext())
+    if axes is None:
+        return _row_major(node)
     order = data.type.order
     where = [i for i, axis in enumerate(order) if axis in axes]
     remaining = [axis for axis in order if axis not in axes]
@@ -168,7 +171,7 @@ def wish(node: Node) -> Wish:
     if anchor.is_op("Concat", "Slice", "Pad", "Split") and node is anchor:
         return _along_axis_wish(node)
     if anchor.domain == "" and anchor.op in REDUCTIONS and node is anchor:
-        return _reduce_wish(node) if has_known_axes(node, ops.InferContext()) else _row_major(node)
+        return _reduce_wish(node)
     if anchor.is_op("Transpose") and node is anchor:
         return Wish((KEEP,), transposed_layout(node))
     if anchor.is_op(*IMAGE) and node is anchor:

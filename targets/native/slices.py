@@ -12,7 +12,10 @@ def slice_bounds(node: Node, context: ops.InferContext) -> list[tuple[Dim, int]]
     data = node.inputs[0]
     assert data is not None
     result: list[tuple[Dim, int]] = [(0, 1)] * len(data.type.dims)
-    for axis, start, _, step in slice_axes(node, context):
+    axes = slice_axes(node, context)
+    if axes is None:
+        return None
+    for axis, start, _, step in axes:
         first = None if start is None or step is None else slice_start(data.type.dims[axis], start, step)
         if first is None or step is None:
             return None

@@ -17,7 +17,7 @@ from ..kernel import KernelBuilder, Step, unsupported
 from ..layout import same_memory
 from ..region import Region
 from .registry import emits
-from .sizes import element, pad_texts
+from .sizes import element, pad_texts, slice_ranges
 
 #: Elements that make a unit of work where a copy is one run.
 RUN = 4096
@@ -108,14 +108,16 @@ def transpose(b: KernelBuilder) -> None:
 
 @emits("Slice")
 def slice_(b: KernelBuilder) -> None:
-    source = b.outer(b.anchor.inputs[0])
+    source, axes = b.outer(b.anchor.inputs[0]), slice_axes(b.anchor, b.context)
     dims, strides = source.type.dims, source.type.strides
     b.label = "slice"
+    if axes is None or any(step is None for _, _, _, step in axes):
+        _slice_over_data(b)
+        return
     starts: list[str] = []
     views: list[Dim] = list(strides)
-    for index, (axis, start, _, step) in enumerate(slice_axes(b.anchor, b.context)):
-        if step is None:
-            raise unsupported(b.node, "a step that is not constant")
+    for index, (axis, start, _, step) in enumerate(axes):
+        assert step is not None
         first = None if start is None else slice_start(dims[axis], start, step)
         views[axis] = dim(strides[axis] * step)
         if first is not None:
@@ -126,6 +128,33 @@ def slice_(b: KernelBuilder) -> None:
             text = f"slice_first({b.size(dims[axis])}, {given}, {step}) * {b.size(strides[axis])}"
         starts += [] if text == "0" else [text]
     strided(b, source, " + ".join(starts) or "0", views)
+
+
+def _slice_over_data(b: KernelBuilder) -> None:
+    """A copy whose strides only data show."""
+    source, out = b.outer(b.anchor.inputs[0]), b.node.output.type
+    type, bits = word(source.dtype)
+    order = out.order
+    if len(order) > MAX_RANK:
+        raise unsupported(
+            b.node, f"a slice of a tensor of rank {len(order)}, with axes or steps that are not constant,"
+        )
+    slice_ranges(b)
+    by = {axis: b.size(source.type.strides[axis]) for axis in order}
+    columns = [
+        ", ".join(b.size(out.dims[axis]) for axis in order),
+        ", ".join(b.size(out.strides[axis]) for axis in order),
+        ", ".join(f"ranges[{axis}].step * {by[axis]}" for axis in order),
+    ]
+    start = " + ".join(f"ranges[{axis}].first * {by[axis]}" for axis in order)
+    b.headers.append("move.h")
+    b.line(
+        f"const int64_t sizes[] = {{{columns[0]}}}, to[] = {{{columns[1]}}}, from[] = {{{columns[2]}}};",
+        f"copy_nd_{bits}({len(order)}, sizes, {b.output(type=type)}, to, {b.input(source, type)} + {start}, from, "
+        "begin, end);",
+    )
+    b.units = b.size(out.dims[order[0]])
+    b.grain = str(RUN) if len(order) == 1 else "1"
 
 
 @emits("Expand")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from mcpc.ir import Dim, DType, TensorType, product
-from mcpc.ops.reduce import has_known_axes, reduction_axes
+from mcpc.ops import InferContext
+from mcpc.ops.reduce import reduction_axes
 
 from ..ctext import c_type
 from ..expression import SUFFIXES
@@ -54,11 +55,12 @@ def reduction(b: KernelBuilder) -> tuple[str, str]:
 def reduce(b: KernelBuilder) -> None:
     b.label = b.anchor.op
     b.headers.append("reduce.h")
-    if not has_known_axes(b.anchor, b.context):
+    axes = reduction_axes(b.anchor, InferContext())  # the layout is that of constant ones
+    if axes is None:
         _reduce_over_data(b)
         return
     x = b.outer(b.anchor.inputs[0])
-    outer, count, inner = collapsed(x.type, reduction_axes(b.anchor, b.context))
+    outer, count, inner = collapsed(x.type, axes)
     kernel, _ = reduction(b)
     sizes = ", ".join(map(b.size, (outer, count, inner)))
     b.line(f"{kernel}{sizes}, {b.input(x)}, {b.output()}, begin, end);")

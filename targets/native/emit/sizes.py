@@ -1,5 +1,5 @@
-"""Steps that find the sizes of outputs in the data: Reshape, Expand, Slice, Tile, Pad, ConstantOfShape, Split, whose
-operands are computed in the run."""
+"""Steps that find the sizes of outputs in the data: Reshape, Squeeze, Unsqueeze, Expand, Slice, Tile, Pad,
+ConstantOfShape, Split, whose operands are computed in the run."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from collections.abc import Callable
 import sympy
 
 from mcpc.ir import Dim, DType, Value
-from mcpc.ops.context import attribute
-from mcpc.ops.generate import pad_amounts
+from mcpc.ops.context import attribute, known_ints
 from mcpc.ops.move import slice_axes
 
 from ..kernel import KernelBuilder, unsupported
@@ -44,6 +43,19 @@ def checked(b: KernelBuilder, call: str) -> None:
     b.line(f"if (({call})) return MCP26_STEP_DATA;")
 
 
+def listed(b: KernelBuilder, value: Value | None) -> str:
+    """The sizes_list of a 1-D integer tensor that is data, or left out."""
+    if value is None:
+        return "(sizes_list){0}"
+    return f"(sizes_list){{{b.input(value, 'void')}, {int(b.outer(value).dtype is DType.int64)}}}"
+
+
+def length_of(b: KernelBuilder, *indices: int) -> str:
+    """C text of how many elements the first of these inputs that is there has."""
+    value = next(value for index in indices if (value := b.anchor.input(index)) is not None)
+    return b.size(b.outer(value).type.dims[0])
+
+
 def sizes_of(b: KernelBuilder, dims: tuple[Dim, ...]) -> str:
     return ", ".join(map(b.size, dims)) or "0"
 
@@ -60,6 +72,21 @@ def reshape(b: KernelBuilder) -> None:
     for axis, size in found(b):  # also where they do not fit: the error's text shows them
         b.set_size(size, f"sizes[{axis}]")
     b.line("if (status) return status;")
+
+
+@finds_sizes("Squeeze", "Unsqueeze")
+def squeeze(b: KernelBuilder) -> None:
+    b.headers.append("sizes.h")
+    own, rank = b.outer(b.anchor.inputs[0]).type.dims, len(b.node.output.type.dims)
+    name, full = ("sizes_squeeze", len(own)) if b.anchor.is_op("Squeeze") else ("sizes_unsqueeze", rank)
+    b.line(
+        f"const int64_t own[] = {{{sizes_of(b, own)}}};",
+        f"int64_t sizes[{max(rank, 1)}], places[{max(full, 1)}];",
+    )
+    checked(b, f"sizes_axes(env, {full}, {length_of(b, 1)}, {listed(b, b.anchor.inputs[1])}, places)")
+    checked(b, f"{name}(env, {full}, own, places, sizes)")
+    for axis, size in found(b):
+        b.set_size(size, f"sizes[{axis}]")
 
 
 @finds_sizes("Expand")
@@ -80,12 +107,28 @@ def expand(b: KernelBuilder) -> None:
 @finds_sizes("Slice")
 def slice_(b: KernelBuilder) -> None:
     b.headers.append("sizes.h")
-    own = b.outer(b.anchor.inputs[0]).type.dims
-    axes = {axis: (index, step) for index, (axis, _, _, step) in enumerate(slice_axes(b.anchor, b.context))}
+    own, axes = b.outer(b.anchor.inputs[0]).type.dims, slice_axes(b.anchor, b.context)
+    if axes is None:
+        slice_ranges(b)
+        for axis, size in found(b):
+            b.set_size(size, f"ranges[{axis}].count")
+        return
+    places = {axis: index for index, (axis, _, _, _) in enumerate(axes)}
     for axis, size in found(b):
-        index, _ = axes[axis]
+        index = places[axis]
         start, end = element(b, b.anchor.inputs[1], index), element(b, b.anchor.inputs[2], index)
         b.set_size(size, f"slice_count({b.size(own[axis])}, {start}, {end}, {slice_step(b, index)})")
+
+
+def slice_ranges(b: KernelBuilder) -> None:
+    """Declare `ranges`, what a Slice whose axes or steps are data picks from each axis."""
+    b.headers.append("sizes.h")
+    own = b.outer(b.anchor.inputs[0]).type.dims
+    lists = ", ".join(listed(b, b.anchor.input(index)) for index in (1, 2, 4))
+    b.line(f"const int64_t own[] = {{{sizes_of(b, own)}}};", f"int64_t places[{len(own)}];")
+    b.line(f"slice_range ranges[{len(own)}];")
+    checked(b, f"sizes_axes(env, {len(own)}, {length_of(b, 1)}, {listed(b, b.anchor.input(3))}, places)")
+    b.line(f"slice_ranges({len(own)}, own, places, {lists}, ranges);")
 
 
 def slice_step(b: KernelBuilder, index: int) -> str:
@@ -123,17 +166,19 @@ def _set_checked(b: KernelBuilder, text: Callable[[int], str]) -> None:
 
 
 def pad_texts(b: KernelBuilder) -> list[tuple[str, str]]:
-    """C text of the amounts before and behind each axis."""
-    amounts = pad_amounts(b.anchor, b.context)
-    listed = list(range(len(amounts)))
-    if b.anchor.input(3) is not None:
-        contents = b.context.contents(b.outer(b.anchor.inputs[3]))
-        assert contents is not None  # inference needs them
-        listed = [int(axis) % len(amounts) for axis in contents.ravel()]
-    texts = [("0", "0")] * len(amounts)
-    for position, axis in enumerate(listed):
-        begin, end = (element(b, b.anchor.inputs[1], position + side * len(listed)) for side in (0, 1))
-        texts[axis] = begin, end
+    """C text of the amounts before and behind each axis, with declarations where the axes are data."""
+    rank = len(b.outer(b.anchor.inputs[0]).type.dims)
+    axes = list(range(rank)) if b.anchor.input(3) is None else known_ints(b.anchor, b.context, 3)
+    if axes is None:
+        b.headers.append("sizes.h")
+        b.line(f"int64_t places[{rank}], begins[{rank}], ends[{rank}];")
+        checked(b, f"sizes_axes(env, {rank}, {length_of(b, 3)}, {listed(b, b.anchor.inputs[3])}, places)")
+        b.line(f"sizes_pads({rank}, places, {length_of(b, 3)}, {listed(b, b.anchor.inputs[1])}, begins, ends);")
+        return [(f"begins[{axis}]", f"ends[{axis}]") for axis in range(rank)]
+    texts = [("0", "0")] * rank
+    for position, axis in enumerate(axes):
+        begin, end = (element(b, b.anchor.inputs[1], position + side * len(axes)) for side in (0, 1))
+        texts[axis % rank] = begin, end
     return texts
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import sympy
+
 from mcpc.ir import Dim, DType, dim, product
 from mcpc.ops.vision import col2im_window
 
@@ -191,3 +193,8 @@ def sizes(b: KernelBuilder) -> None:
         b.line(f"const int64_t size{axis} = {element(b, source, places[axis])};")
         checked(b, f"sizes_check(env, size{axis})")
         b.set_size(size, f"size{axis}")
+    if anchor.op == "Col2Im":
+        for place, size in enumerate(col2im_window(anchor, b.context).kernel):
+            text = element(b, anchor.inputs[2], place)
+            if isinstance(size, sympy.Symbol) and "sizes_at" in text:
+                b.set_size(size, text)

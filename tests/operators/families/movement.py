@@ -81,6 +81,9 @@ def cut(
     while bounds[-1] is None:
         bounds.pop()
     op(f"Slice, {name}", "Slice", count(*shape), *bounds)
+    if axes is not None:
+        told = [None if part is None else np.array(part, dtype) for part in (starts, ends, axes, steps)]
+        op(f"Slice, {name}, as told", "Slice", count(*shape), *told[: len(bounds)])
 
 
 cut("outermost axis", (5, 3, 4), [1], [4])
@@ -100,6 +103,16 @@ cut("one row", (1, 5, 4), [2], [3], [1])
 cut("one run behind axes of one", (1, 1, 9), [3], [8], [2])
 cut("steps along a long line", (20000,), [3], [LAST], [0], [2])
 cut("everything", (3, 4), [0], [LAST], [0])
+op("Slice, only the steps are data", "Slice", count(9, 10), ints(1, 8), ints(9, 0), ints(0, 1), np.array([3, -2]))
+op("Slice, only the axes are data", "Slice", count(4, 5, 6), ints(1, 2), ints(4, 4), np.array([-1, 0]))
+FAMILY.graph(
+    "Slice of another layout, axes are data",
+    lambda g: g(
+        "Slice",
+        g("Conv", (1, 8, 4, 4), W((8, 8, 1, 1))),
+        *(np.array(part) for part in ([3, 1], [0, 4], [1, 3], [-2, 1])),
+    ),
+)
 
 # ---- Pad
 for mode in ("constant", "reflect", "edge", "wrap"):
@@ -117,6 +130,19 @@ op("Pad, negative and positive", "Pad", count(5, 6), ints(-1, 2, 3, -2), W(np.ar
 op("Pad, edge, negative at one end", "Pad", count(5, 6), ints(-1, 2, 3, -2), mode="edge", case=CUTS)
 op("Pad, reflect, negative at one end", "Pad", count(5, 6), ints(-1, 2, 3, -2), mode="reflect", case=CUTS)
 op("Pad, a long line", "Pad", count(9000), ints(5, 7), mode="reflect")
+for mode in ("constant", "reflect"):
+    axes, pads = np.array([2, -2]), np.array([1, 2, 1, 2])
+    op(f"Pad, {mode}, as told", "Pad", count(2, 3, 4), pads, None, axes, mode=mode)
+    op(f"Pad, {mode}, axes are data", "Pad", count(2, 3, 4), ints(1, 2, 1, 2), None, axes, mode=mode)
+op(
+    "Pad, all as told",
+    "Pad",
+    count(5, 6),
+    np.array([-1, 3]),
+    np.array(7, np.float32),
+    np.array([1], np.int32),
+    case=CUTS,
+)
 op("Pad by nothing", "Pad", count(2, 3), ints(0, 0, 0, 0))
 
 # ---- Gather
@@ -165,8 +191,28 @@ op("Unsqueeze a scalar", "Unsqueeze", np.array(5, np.float32), ints(0))
 for axis in (0, 1, 2, 3, -1):
     op(f"Flatten at {axis}", "Flatten", count(2, 3, 4), axis=axis)
 op("Dropout", "Dropout", count(2, 3))
+op("Dropout, mask", "Dropout", count(2, 3), W(np.array(0.9, np.float32)), outputs=2)
+op("Dropout, mask only", "Dropout", count(2, 3), outputs=[False, True])
+for name, training in (("constant", W(np.array(True))), ("computed", np.array(True))):
+    op(f"Dropout of nothing, {name}", "Dropout", count(2, 3), W(np.array(0, np.float32)), training, outputs=2)
+op("Dropout that does not train", "Dropout", count(2, 3), np.array(0.5), np.array(False), outputs=2)
 op("Identity", "Identity", count(2, 3))
 for mode in ("DCR", "CRD"):
     op(f"DepthToSpace, {mode}", "DepthToSpace", count(2, 12, 3, 2), blocksize=2, mode=mode)
 op("DepthToSpace by 3", "DepthToSpace", count(1, 18, 2, 3), blocksize=3)
 op("SpaceToDepth", "SpaceToDepth", count(2, 3, 4, 6), blocksize=2)
+
+# ---- Squeeze and Unsqueeze by axes that are data
+op("Squeeze as told", "Squeeze", count(1, 3, 1, 5), np.array([2]))
+op("Squeeze as told, two axes", "Squeeze", count(1, 3, 1, 5), np.array([-2, 0]))
+op("Squeeze as told, to a scalar", "Squeeze", count(1, 1), np.array([1, 0]))
+op("Unsqueeze as told", "Unsqueeze", count(3, 4, 5), np.array([1]))
+op("Unsqueeze as told, out of order", "Unsqueeze", count(3, 4, 5), np.array([5, -5, 3]))
+FAMILY.graph(
+    "Squeeze as told between others",
+    lambda g: g("Relu", g("Squeeze", g("Softmax", (3, 1, 4)), np.array([1]))),
+)
+FAMILY.graph(
+    "Unsqueeze as told of another layout",
+    lambda g: g("Relu", g("Unsqueeze", g("Conv", (1, 8, 4, 4), W((8, 8, 1, 1))), np.array([2]))),
+)

@@ -135,6 +135,16 @@ op("CenterCropPad, odd differences", "CenterCropPad", (5, 4, 7), ints(2, 5, 4))
 op("CenterCropPad, sizes are data", "CenterCropPad", (5, 4, 7), np.array([8, 3]), axes=[2, 0])
 op("AffineGrid, sizes are data", "AffineGrid", (2, 2, 3), np.array([2, 1, 3, 4]))
 op("Col2Im, image_shape is data", "Col2Im", (2, 18, 12), np.array([5, 6]), ints(3, 3))
+op("Col2Im, block_shape is data", "Col2Im", (2, 18, 12), ints(5, 6), np.array([3, 3]))
+op("Col2Im as told", "Col2Im", (2, 18, 12), np.array([5, 6]), np.array([3, 3]))
+op(
+    "Col2Im as told, strides, pads",
+    "Col2Im",
+    *((1, 8, 12), np.array([4, 6]), np.array([2, 2])),
+    strides=[2, 2],
+    pads=[1, 0, 1, 2],
+)
+op("Col2Im 1-D as told", "Col2Im", (1, 6, 5), np.array([7]), np.array([3]))
 op("CenterCropPad, axes", "CenterCropPad", np.arange(60).reshape(3, 4, 5), ints(8, 2), axes=[-1, 1])
 for block, mode in itertools.product((2, 3), ("DCR", "CRD")):
     op(f"DepthToSpace {mode}, {block}", "DepthToSpace", (2, 2 * block * block, 3, 2), blocksize=block, mode=mode)
