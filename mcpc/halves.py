@@ -97,7 +97,7 @@ class _Widening:
             else:
                 made = Value(self.graph.fresh(f"{value.name}.float32"), replace(value.type, dtype=DType.float32))
                 result = Value(self.graph.fresh(value.name), value.type)
-                casts.append(_cast(made, result, f"{value.name} to {value.dtype.name}"))
+                casts.append(_cast(made, result))
                 if value in self.held:
                     self.held.add(result)
                     if not computes_halves(node) or node.is_op(*_CHOOSING):
@@ -117,7 +117,7 @@ class _Widening:
         for value in dict.fromkeys(inputs):
             if value is not None and value in self.held:
                 narrow = Value(self.graph.fresh(value.name), value.type)
-                cast = _cast(self._wide(node, value), narrow, f"{narrow.name} to {value.dtype.name}")
+                cast = _cast(self._wide(node, value), narrow)
                 self.graph.insert_before(node, [cast])
                 inputs = [narrow if each is value else each for each in inputs]
         self.graph.set_inputs(node, inputs)
@@ -127,12 +127,12 @@ class _Widening:
         body, value = node.body, node.output
         assert body is not None
         wide = Value(body.fresh(f"{value.name}.float32"), replace(body.outputs[0].type, dtype=DType.float32))
-        body.append(_cast(body.outputs[0], wide, f"{value.name} to float32"))
+        body.append(_cast(body.outputs[0], wide))
         body.outputs = [wide]
         made = Value(self.graph.fresh(f"{value.name}.float32"), replace(value.type, dtype=DType.float32))
         result = Value(self.graph.fresh(value.name), value.type)
         fused = Node(node.op, node.inputs, [made], node.attrs, node.name, node.domain)
-        self.graph.insert_before(node, [fused, _cast(made, result, f"{value.name} to {value.dtype.name}")])
+        self.graph.insert_before(node, [fused, _cast(made, result)])
         substitute(self.graph, value, result, rename=True)
         self.graph.remove(node)
 
@@ -150,13 +150,13 @@ class _Widening:
         """The float32 copy of ``value``, made before ``node`` where there is none yet."""
         if value not in self.wide:
             copy = Value(self.graph.fresh(f"{value.name}.float32"), replace(value.type, dtype=DType.float32))
-            self.graph.insert_before(node, [_cast(value, copy, f"{value.name} to float32")])
+            self.graph.insert_before(node, [_cast(value, copy)])
             self.wide[value] = copy
         return self.wide[value]
 
 
-def _cast(source: Value, target: Value, name: str) -> Node:
-    return Node("Cast", [source], [target], {"to": target.dtype}, name)
+def _cast(source: Value, target: Value) -> Node:
+    return Node("Cast", [source], [target], {"to": target.dtype})
 
 
 def moved_halves(node: Node) -> list[Value]:

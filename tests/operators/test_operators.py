@@ -19,7 +19,7 @@ from .graphs import Array
 needs_qemu = pytest.mark.skipif(bool(runners.missing_for_aarch64()), reason=runners.missing_for_aarch64())
 
 #: The families that run in AArch64's baseline code too: it comes from the same C, and compiling all twice takes long.
-BASELINE = ("elementwise", "reductions", "storage")
+BASELINE = ("elementwise", "halves", "reductions", "storage")
 
 CASES = [case for family in FAMILIES.values() for case in family]
 

@@ -56,6 +56,50 @@ op("Unique", np.array([1, 0.5, 1, -2], np.float16), case=BY_ONNX)
 op("MatMul", np.full((2, 9), 300, np.float16), np.full((9, 2), 300, np.float16), text=", beyond the range")
 
 
+# ---- elementwise operators, to the last bit: a processor that computes float16 gives what float32 rounded once does
+EXACT = {"tolerance": 0.0}
+
+
+def bits(count: int = 1003) -> Array:
+    """Numbers of all kinds: subnormal, infinite, none at all."""
+    return RNG.integers(0, 1 << 16, count, np.uint16).view(np.float16)
+
+
+def near(scale: float, count: int = 1003) -> Array:
+    """Numbers whose sums and quotients keep digits of both."""
+    return (RNG.standard_normal(count) * scale).astype(np.float16)
+
+
+for name in ("Add", "Sub", "Mul", "Div", "Max", "Min"):
+    op(name, bits(), bits(), text=", any bits", case=EXACT)
+    op(name, near(1), near(1), text=", near each other", case=EXACT)
+    op(name, near(1e-4), near(1e-6 if name in ("Add", "Sub") else 3e4), text=", near the least", case=EXACT)
+for name in ("Less", "GreaterOrEqual", "Equal"):
+    op(name, bits(), bits(), case=EXACT)
+for name in ("Abs", "Neg", "Floor", "Ceil", "Round", "Relu", "Sqrt", "Reciprocal"):
+    op(name, bits(), case=EXACT)
+op("Sign", near(1), case=EXACT)
+op("Round", np.arange(-6, 6, 0.25, dtype=np.float16), text=" to even", case=EXACT)
+op("Clip", bits(), W(np.array(-2, np.float16)), W(np.array(0.1, np.float16)), case=EXACT)
+op("Where", W(np.arange(1003) % 3 == 0), bits(), bits(), case=EXACT)
+op("LeakyRelu", near(2), alpha=0.125, case=EXACT)
+op("LeakyRelu", near(2), text=", a slope that is no half", alpha=0.1, case=LOOSE)
+op("PRelu", near(2), near(2), case=EXACT)
+op("HardSwish", near(3), case=LOOSE)
+op("Mean", near(3), near(2), near(1), case=LOOSE)
+
+
+def chain(g: Graph) -> str:
+    """Steps of one loop that float16 and float32 share."""
+    x, y = g.input(near(1)), g.input(near(1))
+    z = g("Sub", g("Add", g("Mul", x, W(np.array(1.5, np.float16))), y), x)
+    z = g("Relu", g("Max", g("Sqrt", g("Abs", g("Div", z, y))), y))
+    return g("Mul", g("Tanh", g("Neg", g("Min", z, W(np.array(6, np.float16))))), g("Floor", y))
+
+
+FAMILY.graph("a chain", chain, judges=(ONNX,), because="ONNX Runtime rounds the end only", tolerance=2e-3)
+
+
 def block(g: Graph) -> str:
     """What a network in 16 bits is made of, end to end."""
     x = g("Conv", g.input(half(1, 3, 8, 8)), W(half(16, 3, 3, 3)), pads=[1] * 4)
