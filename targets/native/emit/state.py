@@ -9,6 +9,9 @@ from ..kernel import KernelBuilder, unsupported
 from .attention import float32
 from .registry import emits
 
+#: As in linear_attention.h.
+COLUMNS = 64
+
 
 def _operand(b: KernelBuilder, index: int) -> str:
     value = b.anchor.input(index)
@@ -48,7 +51,10 @@ def linear_attention(b: KernelBuilder) -> None:
         "state": f"(float *)(void *){b.workspace(state)}" if _second(b) is None else b.output(1),
         "y": b.output(),
     }  # fmt: skip
-    b.line(f"linear_attention_f32((linear_attention){{{_fields(b, fields)}}}, begin, end);")
+    if isinstance(s.depth, int) and s.time != 1:
+        b.scratch = 4 * s.depth * COLUMNS
+    work = b.worker_scratch if b.scratch else "0"
+    b.line(f"linear_attention_f32((linear_attention){{{_fields(b, fields)}}}, {work}, begin, end);")
     b.units = f"linear_attention_units({', '.join(map(b.size, (s.batch, s.heads, s.width)))})"
 
 

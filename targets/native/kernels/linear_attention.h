@@ -10,7 +10,7 @@
 #include "vmath.h"
 
 enum {
-    LINEAR_COLUMNS = 32,
+    LINEAR_COLUMNS = 64,
     LINEAR_VECTORS = LINEAR_COLUMNS / 8,
     LINEAR_ROWS = 64 /* for which factors of the decay are kept */
 };
@@ -33,72 +33,99 @@ MCP26_INLINE int64_t linear_attention_units(int64_t batch, int64_t heads, int64_
     return batch * heads * mcp26_ceil_div(width, LINEAR_COLUMNS);
 }
 
-/* exp(g[d]) for `rows` rows from d on; one number for all where there are no more. */
+/* exp(g[d]) for `rows` rows from d on, rounded up to whole vectors; one number for all where there are no more. */
 MCP26_INLINE void linear_factors(const float *g, int64_t decays, int64_t d, int64_t rows, float *factors) {
-    if (decays == 1) {
-        v8f factor = v8f_exp(v8f_splat(g[0]));
-        for (int64_t i = 0; i < rows; i++) factors[i] = factor[0];
-        return;
-    }
+    v8f same = decays == 1 ? v8f_exp(v8f_splat(g[0])) : 0.0f;
     for (int64_t i = 0; i < rows; i += 8) {
-        int64_t lanes = mcp26_min(8, rows - i);
-        v8f_store(factors + i, v8f_exp(v8f_load(g + d + i, lanes)), lanes);
+        v8f_store_all(factors + i, decays == 1 ? same : v8f_exp(v8f_load(g + d + i, mcp26_min(8, rows - i))));
     }
 }
 
-/* Columns of one head, `some` of them; the pointers are to their first elements. */
-MCP26_INLINE void linear_columns(linear_attention a, const float *q, const float *k, const float *v, const float *past,
-                                 const float *decay, const float *beta, float *state, float *y, int64_t some) {
-    for (int64_t d = 0; d < a.depth && (!past || a.time == 0); d++) {
-        for (int64_t c = 0; c < some; c++) state[d * a.width + c] = past ? past[d * a.width + c] : 0.0f;
+/* sum[c] += S[d][c] factors[d] a[d] over `rows` rows, which are `step` apart; no factors where they are 0. */
+MCP26_INLINE void linear_recall(const float *state, int64_t step, int64_t rows, const float *factors, const float *a,
+                                int64_t some, v8f *sum) {
+    for (int64_t d = 0; d < rows; d++) {
+        MCP26_UNROLL for (int64_t i = 0; i < LINEAR_VECTORS; i++) {
+            int64_t lanes = mcp26_min(8, some - 8 * i);
+            if (lanes <= 0) continue;
+            v8f s = v8f_load(state + d * step + 8 * i, lanes);
+            if (factors) s = s * factors[d];
+            sum[i] = v8f_fma(s, v8f_splat(a[d]), sum[i]);
+        }
     }
-    const float *from = past ? past : state;
-#define LINEAR_EACH(lanes)                                                                                             \
-    MCP26_UNROLL for (int64_t i = 0; i < LINEAR_VECTORS; i++)                                                          \
-        for (int64_t lanes = mcp26_min(8, some - 8 * i), once = 1; once && lanes > 0; once = 0)
-#define LINEAR_BY_ROWS                                                                                                 \
-    for (int64_t first = 0, rows; first < a.depth; first += rows)                                                      \
-        if (rows = mcp26_min(LINEAR_ROWS, a.depth - first), 1)
+}
+
+/* The new state is S[d] factors[d] + k[d] value, of which sum[c] gets what linear_recall would give for q. */
+MCP26_INLINE void linear_update(const float *from, int64_t from_step, float *to, int64_t to_step, int64_t rows,
+                                const float *factors, const float *k, const v8f *value, const float *q, int64_t some,
+                                v8f *sum) {
+    for (int64_t d = 0; d < rows; d++) {
+        MCP26_UNROLL for (int64_t i = 0; i < LINEAR_VECTORS; i++) {
+            int64_t lanes = mcp26_min(8, some - 8 * i);
+            if (lanes <= 0) continue;
+            v8f s = v8f_load(from + d * from_step + 8 * i, lanes);
+            if (factors) s = s * factors[d];
+            s = v8f_fma(v8f_splat(k[d]), value[i], s);
+            v8f_store(to + d * to_step + 8 * i, s, lanes);
+            sum[i] = v8f_fma(s, v8f_splat(q[d]), sum[i]);
+        }
+    }
+}
+
+MCP26_INLINE void linear_copy(int64_t rows, const float *from, int64_t from_step, float *to, int64_t to_step,
+                              int64_t some) {
+    for (int64_t d = 0; d < rows; d++) {
+        for (int64_t c = 0; c < some; c++) to[d * to_step + c] = from ? from[d * from_step + c] : 0.0f;
+    }
+}
+
+/* Columns of one head, `some` of them; the pointers are to their first elements. Many tokens work on a copy of them in
+ * `work`, where that is not 0: rows of a matrix whose sizes are powers of two evict each other from the cache. */
+MCP26_INLINE void linear_columns(linear_attention a, const float *q, const float *k, const float *v, const float *past,
+                                 const float *decay, const float *beta, float *state, float *y, float *work,
+                                 int64_t some) {
+    int64_t is_apart = work && a.time > 1, step = is_apart ? LINEAR_COLUMNS : a.width;
+    float *to = is_apart ? work : state;
+    if (is_apart || a.time == 0 || !past) linear_copy(a.depth, past, a.width, to, step, some);
+    const float *from = is_apart || !past ? to : past;
+    int64_t from_step = is_apart ? step : a.width;
     for (int64_t t = 0; t < a.time; t++) {
         v8f value[LINEAR_VECTORS], sum[LINEAR_VECTORS];
         float factors[LINEAR_ROWS];
-        LINEAR_EACH(lanes) value[i] = v8f_load(v + 8 * i, lanes);
-        if (beta) {
-            MCP26_UNROLL for (int64_t i = 0; i < LINEAR_VECTORS; i++) sum[i] = 0.0f;
-            LINEAR_BY_ROWS {
-                if (decay) linear_factors(decay, a.decays, first, rows, factors);
-                for (int64_t j = 0; j < rows; j++) {
-                    const float *row = from + (first + j) * a.width;
-                    LINEAR_EACH(lanes) {
-                        v8f s = v8f_load(row + 8 * i, lanes);
-                        if (decay) s = s * factors[j];
-                        sum[i] = v8f_fma(s, v8f_splat(k[first + j]), sum[i]);
-                    }
-                }
-            }
-            LINEAR_EACH(lanes) value[i] = (value[i] - sum[i]) * beta[0];
+        MCP26_UNROLL for (int64_t i = 0; i < LINEAR_VECTORS; i++) {
+            value[i] = some > 8 * i ? v8f_load(v + 8 * i, mcp26_min(8, some - 8 * i)) : 0.0f;
+            sum[i] = 0.0f;
         }
-        for (int64_t g = 0; g < a.group; g++) { /* the first head of queries is read while the state is written */
+        for (int64_t d = 0, rows; beta && d < a.depth; d += rows) {
+            rows = mcp26_min(LINEAR_ROWS, a.depth - d);
+            if (decay) {
+                linear_factors(decay, a.decays, d, rows, factors);
+                linear_recall(from + d * from_step, from_step, rows, factors, k + d, some, sum);
+            } else {
+                linear_recall(from + d * from_step, from_step, rows, 0, k + d, some, sum);
+            }
+        }
+        MCP26_UNROLL for (int64_t i = 0; beta && i < LINEAR_VECTORS; i++) value[i] = (value[i] - sum[i]) * beta[0];
+        for (int64_t g = 0; g < a.group; g++) { /* for the first head of queries while the state is written */
             const float *query = q + g * a.depth;
             MCP26_UNROLL for (int64_t i = 0; i < LINEAR_VECTORS; i++) sum[i] = 0.0f;
-            LINEAR_BY_ROWS {
-                if (decay && g == 0) linear_factors(decay, a.decays, first, rows, factors);
-                for (int64_t j = 0; j < rows; j++) {
-                    int64_t at = (first + j) * a.width;
-                    LINEAR_EACH(lanes) {
-                        v8f s = v8f_load((g == 0 ? from : state) + at + 8 * i, lanes);
-                        if (g == 0) {
-                            if (decay) s = s * factors[j];
-                            s = v8f_fma(v8f_splat(k[first + j]), value[i], s);
-                            v8f_store(state + at + 8 * i, s, lanes);
-                        }
-                        sum[i] = v8f_fma(v8f_splat(query[first + j]), s, sum[i]);
-                    }
+            if (g > 0) linear_recall(to, step, a.depth, 0, query, some, sum);
+            for (int64_t d = 0, rows; g == 0 && d < a.depth; d += rows) {
+                const float *old = from + d * from_step, *key = k + d, *read = query + d;
+                float *new = to + d * step;
+                rows = mcp26_min(LINEAR_ROWS, a.depth - d);
+                if (decay) {
+                    linear_factors(decay, a.decays, d, rows, factors);
+                    linear_update(old, from_step, new, step, rows, factors, key, value, read, some, sum);
+                } else {
+                    linear_update(old, from_step, new, step, rows, 0, key, value, read, some, sum);
                 }
             }
-            LINEAR_EACH(lanes) v8f_store(y + g * a.width + 8 * i, sum[i] * a.scale, lanes);
+            MCP26_UNROLL for (int64_t i = 0; i < LINEAR_VECTORS; i++) {
+                if (some > 8 * i) v8f_store(y + g * a.width + 8 * i, sum[i] * a.scale, mcp26_min(8, some - 8 * i));
+            }
         }
-        from = state;
+        from = to, from_step = step;
         q += a.heads * a.group * a.depth;
         k += a.heads * a.depth;
         v += a.heads * a.width;
@@ -106,11 +133,11 @@ MCP26_INLINE void linear_columns(linear_attention a, const float *q, const float
         if (decay) decay += a.heads * a.decays;
         if (beta) beta += a.rates;
     }
-#undef LINEAR_EACH
-#undef LINEAR_BY_ROWS
+    if (is_apart) linear_copy(a.depth, to, step, state, a.width, some);
 }
 
-MCP26_INLINE void linear_attention_f32(linear_attention a, int64_t begin, int64_t end) {
+/* `work` holds depth * LINEAR_COLUMNS floats of this worker, or is 0. */
+MCP26_INLINE void linear_attention_f32(linear_attention a, float *work, int64_t begin, int64_t end) {
     int64_t blocks = mcp26_ceil_div(a.width, LINEAR_COLUMNS);
     for (int64_t u = begin; u < end; u++) {
         int64_t b = u / (a.heads * blocks), h = u / blocks % a.heads, column = u % blocks * LINEAR_COLUMNS;
@@ -122,9 +149,9 @@ MCP26_INLINE void linear_attention_f32(linear_attention a, int64_t begin, int64_
         const float *past = a.past ? a.past + matrix : 0;
         float *y = a.y + head * a.group * a.width + column;
         if (some == LINEAR_COLUMNS) {
-            linear_columns(a, q, k, v, past, decay, beta, a.state + matrix, y, LINEAR_COLUMNS);
+            linear_columns(a, q, k, v, past, decay, beta, a.state + matrix, y, work, LINEAR_COLUMNS);
         } else {
-            linear_columns(a, q, k, v, past, decay, beta, a.state + matrix, y, some);
+            linear_columns(a, q, k, v, past, decay, beta, a.state + matrix, y, work, some);
         }
     }
 }
