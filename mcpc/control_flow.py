@@ -42,12 +42,11 @@ def _inline(graph: Graph, node: Node, body: Graph) -> None:
     remove_dead(graph, [node])
 
 
-def move_constants_inside(graph: Graph) -> None:
-    """Give bodies the constants that they capture, and drop what they capture for nothing."""
-    for inner in reversed(control_flow_graphs(graph)):
-        for node in inner.nodes:
-            if node.bodies:
-                _narrow(inner, node)
+def give_constants(graph: Graph) -> None:
+    """Give bodies in ``graph`` the constants that they capture, and drop what they capture for nothing."""
+    for node in graph.nodes:
+        if node.bodies:
+            _narrow(graph, node)
 
 
 def _narrow(graph: Graph, node: Node) -> None:

@@ -19,7 +19,7 @@ from onnx.numpy_helper import from_array
 from onnx_graphsurgeon.logger import G_LOGGER
 
 from mcpc.contrib import expand_contrib
-from mcpc.control_flow import inline_decided, lower_scans, move_constants_inside, simplify_loops
+from mcpc.control_flow import give_constants, inline_decided, lower_scans, simplify_loops
 from mcpc.errors import ModelError, Problems, UsageError
 from mcpc.ir import Dim, DType, Graph, Node, TensorType, Value, symbol
 from mcpc.onnx_defaults import must_stay_constant, overridable
@@ -28,6 +28,7 @@ from mcpc.onnx_structure import check_structure, free_names, is_text, label, ops
 from mcpc.onnx_tensors import Array, ExternalData, dtype_of, read_sparse, read_tensor, type_code
 from mcpc.ops import InferContext, find, infer_graph
 from mcpc.ops.registry import opset_of, unsupported
+from mcpc.rewrite import control_flow_graphs
 from mcpc.size_options import Bound, Shape, fix_sizes, open_shape, unnamed
 
 #: Weights with more elements than this are kept out of the opset conversion, which copies the model.
@@ -138,7 +139,8 @@ class _Reading:
         weights = self.arrays.keys() | self.broken
         self.take_constants(converted.graph)
         inputs = [value for value in converted.graph.input if value.name not in weights]
-        self.build(converted, [*inputs, *self.take_defaults(converted.graph, freeze_defaults)])
+        inputs += self.take_defaults(converted.graph, freeze_defaults)
+        self.build(converted, inputs)
         with self.problems.collect():
             self.choose_ranks(converted.graph, shapes)
             fix_sizes(self.graph, dims, shapes)
@@ -148,8 +150,9 @@ class _Reading:
                 self.tell(node.name, "inline", "its condition is known: the branch that is taken takes its place")
             context = self.infer()
         lower_scans(self.graph, context)
-        move_constants_inside(self.graph)
         simplify_loops(self.graph)
+        for inner in reversed(control_flow_graphs(self.graph)):
+            give_constants(inner)
         expand_contrib(self.graph, context)
         self.check_outputs(converted.graph)
 

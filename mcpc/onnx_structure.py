@@ -80,7 +80,11 @@ def reads(node: NodeProto) -> set[str]:
     return names
 
 
-def check_structure(graph: GraphProto, problems: Problems, outer: frozenset[str] = frozenset()) -> bool:
+#: Types in a loop are inferred until they are steady, those in a loop in a loop many times over.
+MOST_NESTED = 8
+
+
+def check_structure(graph: GraphProto, problems: Problems, outer: frozenset[str] = frozenset(), depth: int = 0) -> bool:
     """Whether there are outputs, every tensor has exactly one producer, and no node needs its own results, in nested
     graphs as well, which may read the tensors ``outer``; reports E103 where not."""
     before = len(problems.errors)
@@ -125,7 +129,10 @@ def check_structure(graph: GraphProto, problems: Problems, outer: frozenset[str]
     visible = outer | made.keys()
     for node in graph.node:
         for inner in subgraphs(node):
-            check_structure(inner, problems, visible)
+            if depth == MOST_NESTED:
+                report(f"graphs are nested deeper than {MOST_NESTED} levels", node)
+            else:
+                check_structure(inner, problems, visible, depth + 1)
     return len(problems.errors) == before
 
 

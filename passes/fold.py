@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from mcpc import ops
+from mcpc.control_flow import give_constants, inline_decided
 from mcpc.ir import Graph, Node, Value, is_static
 from mcpc.pipeline import Pass, PassContext, describe
 from mcpc.rewrite import control_flow_graphs, remove_dead, substitute
@@ -34,12 +35,19 @@ class Fold(Pass):
 
     def __call__(self, graph: Graph, ctx: PassContext) -> Graph:
         context = ops.infer_graph(graph)
-        for inner in reversed(control_flow_graphs(graph)):
-            known = _replace_known_sizes(inner, context)
-            folded = self._fold(inner, ctx)
-            if known or folded:
-                ctx.decide(inner.name, "fold", "it depends on no input", sizes=known, nodes=folded)
-        return graph
+        while True:
+            for inner in reversed(control_flow_graphs(graph)):
+                known = _replace_known_sizes(inner, context)
+                folded = self._fold(inner, ctx)
+                if known or folded:
+                    ctx.decide(inner.name, "fold", "it depends on no input", sizes=known, nodes=folded)
+                give_constants(inner)
+            taken = inline_decided(graph, context)
+            for node in taken:
+                ctx.decide(node, "inline", "its condition is known: the branch that is taken takes its place")
+            if not taken:
+                return graph
+            context = ops.infer_graph(graph)
 
     def _fold(self, graph: Graph, ctx: PassContext) -> int:
         """Fold what is worth it; the number of nodes that went."""

@@ -100,7 +100,8 @@ class NativeFamily:
             record = _record(step, cost, typical, target, shards)
             title = f"{step.region.label}, {record.name}: {step.node.output.type}"
             jump = None if step.jump is None else storage.labels[step.jump]
-            calls.append(module.Call(step, addresses, title, parallel_condition(cost, target), jump))
+            parallel = step.units != "1" and parallel_condition(cost, target)
+            calls.append(module.Call(step, addresses, title, parallel, jump))
             records.append(record)
         units = module.units(graph, calls, phases, arena, plan.symbols)
         if ctx.emit is not None:
