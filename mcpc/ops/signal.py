@@ -97,7 +97,7 @@ def infer_dft(node: Node, context: InferContext) -> list[TensorType]:
         changed = list(range(len(shape) - 1))
     for axis in changed:
         is_known = transform.axis is not None and transform.bins is not None
-        shape[axis] = transform.bins if is_known else context.data_size(node, 0, axis)  # type: ignore[call-overload]
+        shape[axis] = transform.bins if is_known else context.data_size(node, 0, axis)
     return [TensorType(x.dtype, tuple(shape))]
 
 

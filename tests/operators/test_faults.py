@@ -89,17 +89,29 @@ def test_places_out_of_bounds(op: str, index: int, tmp_path: Path) -> None:
         ("CumSum", [(3, 4), np.array(1)], [2, -3, 2**62]),
         ("OneHot", [np.array([1, 2]), np.array(4), np.array([0, 1], np.float32)], [-1, -(2**63)]),
         ("Range", [np.array(0), np.array(9), np.array(3)], [0]),
+        ("Slice", [(3, 4), *map(np.array, ([0], [1], [1]))], [2, -3, 2**62, -(2**63)]),
+        ("Slice", [(3, 4), *map(np.array, ([0, 0], [1, 1], [0, 1]))], [0, 1]),
+        ("Pad", [(3, 4), np.array([1, 1]), np.array(0, np.float32), np.array([1])], [2, -3, 2**62]),
+        ("Pad", [(3, 4), np.array([1, 1, 1, 1])], [-5, 2**62, -(2**63)]),
+        ("Squeeze", [(3, 1, 2), np.array([1])], [0, 3, -4, 2**62]),
+        ("Unsqueeze", [(3, 4), np.array([1])], [3, -4, 2**62]),
+        ("Unsqueeze", [(3, 4), np.array([1, 2])], [1, 2]),
+        ("DFT", [(2, 8, 1), np.array(8), np.array(1)], [-1, 2, -4, 2**62]),
+        ("DFT", [(2, 8, 1), np.array(8)], [0, -1, -(2**63)]),
+        ("STFT", [(1, 32, 1), np.array(4), np.ones(8, np.float32)], [0, -1, -(2**63)]),
+        ("STFT", [(1, 32, 1), np.array(4), np.ones(8, np.float32), np.array(8)], [7, 0, -1, 2**62]),
+        ("Col2Im", [(1, 4, 9), np.array([4, 4]), np.array([2, 2])], [0, -1, 3, 1, 2**62]),
     ],
     ids=str,
 )
 def test_operands_out_of_bounds(op: str, operands: list[Any], bad: list[int], tmp_path: Path) -> None:
-    """What an operator is told to do, at run time: the last integer operand."""
+    """What an operator is told to do, at run time, by its last integer operand."""
     g = Graph("")
     names = [g.input(operand) for operand in operands]
     outputs = g(op, *names, outputs=2 if op == "TopK" else 1)
     g.output(*([outputs] if isinstance(outputs, str) else outputs))
     path = mcpc.compile(serialize_untyped(g), "host", tmp_path / "a.mcp26bin", golden=0)
-    told = names[1 if op == "OneHot" else -1]
+    told = next(name for name in reversed(names) if g.feeds[name].dtype.kind == "i")
     with mcpc.load(path) as session:
         session.run(None, g.feeds)
         for number in bad:

@@ -25,9 +25,7 @@ typedef struct {
 
 /* The axis that `axis`, which is data, names: any but the last. */
 MCP26_INLINE int32_t fourier_axis(mcp26_env *env, int64_t *axis, int64_t rank) {
-    int64_t given = *axis;
-    if (index_resolve(env, axis, rank) < 0) return MCP26_STEP_DATA;
-    return *axis < rank - 1 ? 0 : index_check(env, given, -rank, rank - 2);
+    return index_resolve(env, axis, rank) < 0 ? MCP26_STEP_DATA : index_check(env, *axis, 0, rank - 2);
 }
 
 /* The length of a transform where none is given: that of the axis, or of the signal of which this is one side. */

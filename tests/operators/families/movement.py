@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ..case import ONNX, ORT, Family
-from ..graphs import Array
+from ..graphs import Array, Operand
 from ..graphs import Weight as W
 
 FAMILY = Family("movement")
@@ -40,6 +40,10 @@ for shape, perm in (
     op(f"Transpose {shape} {perm}", "Transpose", count(*shape), perm=perm)
 for dtype in (np.bool_, np.uint8, np.int32, np.int64, np.float64, np.int16):
     op(f"Transpose, {dtype.__name__}", "Transpose", count(9, 11, dtype=dtype), perm=[1, 0])
+
+op("Transpose of rank 9", "Transpose", count(*(2,) * 9), perm=[8, 7, 6, 5, 4, 3, 2, 1, 0])
+op("Transpose of rank 11", "Transpose", count(*(2,) * 9, 3, 1), perm=[8, 0, 7, 1, 6, 2, 9, 5, 10, 3, 4])
+op("Tile of rank 6", "Tile", count(2, 1, 2, 2, 1, 3), ints(2, 3, 1, 2, 2, 2))
 
 # ---- Concat and Split
 for axis in (0, 1, 2, -1):
@@ -82,7 +86,7 @@ def cut(
         bounds.pop()
     op(f"Slice, {name}", "Slice", count(*shape), *bounds)
     if axes is not None:
-        told = [None if part is None else np.array(part, dtype) for part in (starts, ends, axes, steps)]
+        told: list[Operand] = [None if part is None else np.array(part, dtype) for part in (starts, ends, axes, steps)]
         op(f"Slice, {name}, as told", "Slice", count(*shape), *told[: len(bounds)])
 
 
