@@ -29,16 +29,17 @@ class ElementType:
     @property
     def is_native(self) -> bool:
         """Whether numpy has the type by itself."""
-        return self.numpy_name in np.sctypeDict
+        return self.numpy.isbuiltin == 1
 
     @property
     def numpy(self) -> np.dtype[Any]:
-        if self.is_native:
+        try:
             return np.dtype(self.numpy_name)
-        import ml_dtypes
+        except TypeError:
+            import ml_dtypes  # types that numpy lacks
 
-        dtype: np.dtype[Any] = np.dtype(getattr(ml_dtypes, self.numpy_name))
-        return dtype
+            dtype: np.dtype[Any] = np.dtype(getattr(ml_dtypes, self.numpy_name))
+            return dtype
 
 
 _TYPES = (

@@ -31,6 +31,7 @@ READERS = {"MatMul": 1, "Gemm": 1, "Conv": 1, "ConvTranspose": 1, "Gather": 0}
 REACH = 16
 
 _SMALL = tuple(t for t in DType if t.bits <= 8 and t not in (DType.bool, DType.float8e8m0))
+_INTEGERS = tuple(t for t in _SMALL if not t.is_float)
 _HALVES = (DType.float16, DType.bfloat16)
 _RESHAPES = ("Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity")
 
@@ -208,17 +209,21 @@ class _Writer:
         if indices.type.rank is None:
             return None
         axis = int(self.anchor.attrs.get("axis", 0)) % stored.data.ndim
+        if DType.of(stored.data) not in (*_INTEGERS, *_HALVES):
+            return None
         stored = stored.narrowed()
         form = _linear(stored) if DType.of(stored.data) not in _HALVES else None
         block = 0 if form is None else int(form[2].get("block_size", 0))
         block_axis = -1 if form is None or not block else int(form[2]["axis"])
         if block_axis == axis or (block and stored.data.shape[block_axis] % block):
             return None
-        rows = self("Gather", self.constant(stored.data), indices, axis=axis)
+        rows = self("Gather", self.constant(_in_bytes(stored.data)), indices, axis=axis)
         if form is not None and block_axis >= 0:
             scale, zero, attrs = form
             parameters = [
-                self("Gather", self.constant(each), indices, axis=axis) for each in (scale, zero) if each is not None
+                self("Gather", self.constant(_in_bytes(each)), indices, axis=axis)
+                for each in (scale, zero)
+                if each is not None
             ]
             moved = block_axis if block_axis < axis else block_axis + indices.type.rank - 1
             return self("DequantizeLinear", rows, *parameters, **{**attrs, "axis": moved})
@@ -236,6 +241,12 @@ class _Writer:
             return self("Gather", self.constant(parameter), indices, axis=axis)
         before, after = parameter.shape[:axis], parameter.shape[axis + 1 :]
         return self.constant(parameter.reshape(*before, *[1] * (indices.type.rank or 0), *after))
+
+
+def _in_bytes(numbers: Array) -> Array:
+    """Integers of few bits in bytes of the same sign, since ONNX gathers no others; all else as it is."""
+    dtype = DType.of(numbers)
+    return numbers.astype(np.uint8 if dtype.name.startswith("u") else np.int8) if dtype.bits < 8 else numbers
 
 
 def _linear(stored: _Stored) -> tuple[Array, Array | None, dict[str, Any]] | None:

@@ -96,9 +96,10 @@ def load(dtype: DType, pointer: str, stride: str, lanes: str) -> str:
     return _load(vector_type(dtype), pointer, stride, lanes)
 
 
-def load_packed(dtype: DType, pointer: str, index: str) -> str:
-    """Eight neighbours from element ``index`` on of a packed constant."""
-    return f"{vector_type(dtype)}_from_{NARROW[dtype]}(v8b_unpack({pointer}, {dtype.bits}, {index}))"
+def load_packed(dtype: DType, bits: int, pointer: str, index: str) -> str:
+    """Eight neighbours from element ``index`` on of a constant that is packed to ``bits`` an element."""
+    name = NARROW.get(dtype, f"{'u' if dtype is DType.uint8 else 'i'}{bits}")
+    return f"{vector_type(dtype)}_from_{name}(v8b_unpack({pointer}, {bits}, {index}))"
 
 
 def _bits(dtype: DType) -> str:

@@ -170,11 +170,15 @@ class KernelBuilder:
         """A pointer to packed weights; equal arrays share one place in the file."""
         return f"ARG({type}, {self._pointer(data)})"
 
-    def packed(self, value: Value) -> str:
-        """A pointer to the elements of a constant of 4 or 2 bits as ``v8b_unpack`` reads them (narrow.h)."""
+    def packed(self, value: Value) -> tuple[str, int] | None:
+        """A pointer to the elements of a constant as ``v8b_unpack`` reads them (narrow.h), and their bits; None where
+        4 bits do not hold all of them."""
         outer = self.outer(value)
-        assert outer.data is not None
-        return self.constant(np.pad(pack(outer.data.transpose(outer.type.order), outer.dtype.bits), (0, 8)), "uint8_t")
+        bits = None if outer.data is None else bits_of(outer.data)
+        if outer.data is None or bits is None:
+            return None
+        packed = pack(outer.data.transpose(outer.type.order), bits)
+        return self.constant(np.pad(packed, (0, 8)), "uint8_t"), bits
 
     # ---- text
 
@@ -286,6 +290,15 @@ class KernelBuilder:
             tuple(self._sets),
             self.scratch,
         )
+
+
+def bits_of(data: Array) -> int | None:
+    """Those of a type of 4 and fewer, or those that hold all of these integers of 8: 2, 4, None where it takes more."""
+    dtype = DType.of(data)
+    if dtype.bits < 8 or dtype not in (DType.int8, DType.uint8) or data.size == 0:
+        return dtype.bits if dtype.bits < 8 else None
+    low, high, sign = int(data.min()), int(data.max()), int(dtype is DType.int8)
+    return next((bits for bits in (2, 4) if -sign << bits - 1 <= low and high < 1 << bits - sign), None)
 
 
 def scalar(value: Value) -> str:

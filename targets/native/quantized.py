@@ -149,7 +149,8 @@ def dequantized(node: Node) -> Array:
 
 def along_axis(graph: Graph, node: Node) -> None:
     """A scale that does not broadcast as it is gets a shape that does: by itself, or since blocks become an axis of
-    their own where they divide the axis. Left as it is where they do not and the scale is computed."""
+    their own where they divide the axis; where they do not, a computed scale is repeated. Left as it is where the axis
+    has no fixed size."""
     x, scale, zero = node.inputs[0], node.inputs[1], node.input(2)
     assert x is not None and scale is not None
     parameters = [scale, *([] if zero is None else [zero])]
@@ -163,8 +164,17 @@ def along_axis(graph: Graph, node: Node) -> None:
         axes = graph.constant("axes", np.arange(1, rank - axis))
         shaped = [_before(graph, node, "Unsqueeze", value, axes) for value in parameters]
         _replace(graph, node, _loop(graph, node, x, shaped))
-    elif isinstance(size, int) and size % block == 0 and sum(not isinstance(d, int) for d in rest) <= 1:
+    elif isinstance(size, int) and sum(not isinstance(d, int) for d in rest) <= 1:
         kept, after = [0] * axis, [d if isinstance(d, int) else -1 for d in rest]  # 0 keeps a size, -1 follows from it
+        if size % block:
+            ones, whole = [1] * (axis + 1), -(-size // block) * block
+            shaped = [_before(graph, node, "Unsqueeze", value, _ints(graph, axis + 1)) for value in parameters]
+            shaped = [_before(graph, node, "Expand", v, _ints(graph, *ones, block, *[1] * len(rest))) for v in shaped]
+            shaped = [_before(graph, node, "Reshape", value, _ints(graph, *kept, whole, *after)) for value in shaped]
+            cut = [_ints(graph, item) for item in (0, size, axis)]
+            shaped = [_before(graph, node, "Slice", value, *cut) for value in shaped]
+            _replace(graph, node, _loop(graph, node, x, shaped))
+            return
         x = _before(graph, node, "Reshape", x, _ints(graph, *kept, size // block, block, *after))
         shaped = [_before(graph, node, "Unsqueeze", value, _ints(graph, axis + 1)) for value in parameters]
         result = _loop(graph, node, x, shaped)

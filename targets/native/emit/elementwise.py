@@ -49,8 +49,10 @@ def elementwise(b: KernelBuilder) -> None:
     lines = []
     for index, value in enumerate(operands):
         step = b.size(inner[index + 1])
-        if value.is_constant and value.dtype.bits < 8 and step == "1":
-            text = load_packed(value.dtype, b.packed(value), position(index + 1))
+        packed = b.packed(value) if step == "1" else None
+        if packed is not None:
+            pointer, bits = packed
+            text = load_packed(value.dtype, bits, pointer, position(index + 1))
         else:
             text = load(value.dtype, element(b.input(value), index + 1), step, "lanes")
         lines.append(f"const __auto_type x{index} = {text};")

@@ -49,14 +49,17 @@ def copy(
         else:
             merged.append((size, out, back))
     merged = merged or [(1, 1, 1)]
-    if len(merged) > MAX_RANK:
-        raise unsupported(b.node, f"a copy over {len(merged)} dimensions")
     b.headers.append("move.h")
-    columns = [", ".join(b.size(entry[column]) for entry in merged) for column in range(3)]
     first, last = ("0", b.size(merged[0][0])) if whole else ("begin", "end")
+    loops, rest = merged[:-MAX_RANK], merged[-MAX_RANK:]
+    for nr, (_, out, back) in enumerate(loops):  # what the kernel has no room for
+        b.line(f"for (int64_t i{nr} = {first}; i{nr} < {last}; i{nr}++)")
+        to, source = f"{to} + i{nr} * {b.size(out)}", f"{source} + i{nr} * {b.size(back)}"
+        first, last = "0", b.size(merged[nr + 1][0])
+    columns = [", ".join(b.size(entry[column]) for entry in rest) for column in range(3)]
     b.line("{")
     b.line(f"    const int64_t sizes[] = {{{columns[0]}}}, to[] = {{{columns[1]}}}, from[] = {{{columns[2]}}};")
-    b.line(f"    copy_nd_{bits}({len(merged)}, sizes, {to}, to, {source}, from, {first}, {last});")
+    b.line(f"    copy_nd_{bits}({len(rest)}, sizes, {to}, to, {source}, from, {first}, {last});")
     b.line("}")
     if not whole:
         b.units = b.size(merged[0][0])
@@ -338,10 +341,10 @@ def gather(b: KernelBuilder) -> None:
     index_type = "int64_t" if indices.dtype is DType.int64 else "int32_t"
     b.label = "gather"
     b.headers.append("move.h")
-    is_packed = source.is_constant and source.dtype.bits < 8
-    name, data = (
-        ("packed", f"{b.packed(source)}, {source.dtype.bits}") if is_packed else (str(bits), b.input(source, type))
-    )
+    packed = b.packed(source)
+    name, data = (str(bits), b.input(source, type)) if packed is None else ("packed", f"{packed[0]}, {packed[1]}")
+    if packed is not None:
+        data += f", {int(source.dtype is DType.int8)}"
     # The runtime fills in the step of a fault.
     b.line(
         f"return gather_{name}(env, 0, {b.size(dims[axis])}, {b.size(product(dims[axis + 1 :]))}, "

@@ -188,16 +188,17 @@ MOVE_DEFINE(16, uint16_t)
 MOVE_DEFINE(32, uint32_t)
 MOVE_DEFINE(64, uint64_t)
 
-/* gather_8 of a packed constant of `bits` an element (narrow.h). */
+/* gather_8 of a packed constant of `bits` an element (narrow.h), whose sign fills the byte where it has one. */
 MCP26_INLINE int32_t gather_packed(mcp26_env *env, uint32_t step, int64_t n, int64_t inner, const uint8_t *src,
-                                   int64_t bits, int64_t count, const void *indices, int64_t is_index64, uint8_t *dst,
-                                   int64_t begin, int64_t end) {
+                                   int64_t bits, int64_t is_signed, int64_t count, const void *indices,
+                                   int64_t is_index64, uint8_t *dst, int64_t begin, int64_t end) {
     for (int64_t u = begin; u < end; u++) {
         int64_t row = gather_row(env, step, n, indices, is_index64, u % count);
         if (row < 0) return MCP26_STEP_DATA;
         int64_t from = (u / count * n + row) * inner;
         for (int64_t j = 0; j < inner; j += 8) {
-            v8b numbers = v8b_unpack(src, bits, from + j) & (uint8_t)((1 << bits) - 1);
+            v8b top = v8b_unpack(src, bits, from + j) << (uint8_t)(8 - bits);
+            v8b numbers = is_signed ? (v8b)((v8c)top >> (int8_t)(8 - bits)) : top >> (uint8_t)(8 - bits);
             v8b_store(dst + u * inner + j, numbers, mcp26_min(8, inner - j));
         }
     }
