@@ -9,6 +9,9 @@ from onnx import GraphProto, NodeProto, TensorProto, helper
 from mcpc.errors import ModelError
 from mcpc.onnx_structure import label, subgraphs
 
+#: The domain of operators that the conversion shall not look at.
+HIDDEN = "mcpc.hidden"
+
 Rewrite = Callable[[NodeProto, "Names"], list[NodeProto]]
 
 
@@ -16,14 +19,14 @@ def rewrite_before_conversion(graph: GraphProto, opset: int) -> None:
     """Rewrite the nodes of ``graph``, which is of this opset of ai.onnx, and of its subgraphs, into others of it."""
     if opset < 13:
         _rewrite(graph, "Hardmax", _flattened)
+    if opset < 9:
+        _rewrite(graph, "Scan", _scan_of_each)
 
 
 def rewrite_after_conversion(graph: GraphProto, opset: int) -> None:
     """Rewrite the nodes of ``graph`` and its subgraphs that the conversion from this opset left as they were."""
     if opset < 7:
         _rewrite(graph, "PRelu", _slopes_per_channel)
-    if opset < 9:
-        _rewrite(graph, "Scan", _scan_of_each)
 
 
 def _rewrite(graph: GraphProto, op: str, by: Rewrite) -> None:
@@ -86,25 +89,26 @@ def _slopes_per_channel(node: NodeProto, names: Names) -> list[NodeProto]:
 
 def _scan_of_each(node: NodeProto, names: Names) -> list[NodeProto]:
     """Until opset 8, Scan ran over axis 1 of every sequence of a batch (axis 0): a Scan over the batch whose body is
-    today's Scan. E102 where sequences have lengths of their own."""
+    today's Scan. The converter takes the batch from the model's inputs instead. E102 where sequences have lengths of
+    their own."""
     attributes = {attribute.name: attribute for attribute in node.attribute}
-    if node.input[0] or "body" not in attributes:
-        what = "sequence_lens is" if node.input[0] else "no body is"
-        raise ModelError("E102", f"Scan of opset 8: {what} not supported", op="Scan", node=label(node))
     body, count = attributes["body"].g, attributes["num_scan_inputs"].i
     inputs, name = list(node.input)[1:], label(node)
+    if node.input[0]:
+        raise ModelError("E102", "Scan of opset 8 with sequence_lens is not supported", op="Scan", node=name)
     taken = [names.fresh(f"{name}.{index}") for index in range(len(inputs))]
     made = [names.fresh(f"{output}.each") for output in node.output]
-    kept = [helper.make_attribute("body", body), helper.make_attribute("num_scan_inputs", count)]
+    each = helper.make_node("Scan", taken, made, f"{name}.each", domain=HIDDEN, body=body, num_scan_inputs=count)
     if "directions" in attributes:
-        kept.append(helper.make_attribute("scan_input_directions", attributes["directions"].ints))
-    each = helper.make_node("Scan", taken, made, f"{name}.each")
-    each.attribute.extend(kept)
+        each.attribute.append(helper.make_attribute("scan_input_directions", attributes["directions"].ints))
     outer = helper.make_graph(
         [each],
         f"{body.name} of each",
-        [helper.make_tensor_value_info(new, old.type.tensor_type.elem_type, None)
-         for new, old in zip(taken, body.input, strict=True)],
+        [
+            helper.make_tensor_value_info(new, old.type.tensor_type.elem_type, None)
+            for new, old in zip(taken, body.input, strict=True)
+        ],
         [helper.make_empty_tensor_value_info(output) for output in made],
-    )  # fmt: skip
-    return [helper.make_node("Scan", inputs, list(node.output), name, body=outer, num_scan_inputs=len(inputs))]
+    )
+    attrs = {"body": outer, "num_scan_inputs": len(inputs)}
+    return [helper.make_node("Scan", inputs, list(node.output), name, domain=HIDDEN, **attrs)]

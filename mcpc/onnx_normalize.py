@@ -15,7 +15,7 @@ from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 from mcpc.errors import ModelError, Problems
 from mcpc.ir import OPSET
-from mcpc.onnx_legacy import rewrite_after_conversion, rewrite_before_conversion
+from mcpc.onnx_legacy import HIDDEN, rewrite_after_conversion, rewrite_before_conversion
 from mcpc.onnx_structure import label, opsets_of, walk
 from mcpc.ops.registry import definitions, find
 
@@ -103,11 +103,11 @@ def convert_opset(model: ModelProto, problems: Problems) -> tuple[ModelProto | N
     opsets = opsets_of(model)
     opset = opsets.get("", OPSET)
     del model.opset_import[:]
-    for domain, version in {**opsets, "": opset, _HIDDEN: 1}.items():
+    for domain, version in {**opsets, "": opset, HIDDEN: 1}.items():
         model.opset_import.append(helper.make_opsetid(domain, version))
     for node in walk(model.graph.node):
         if node.domain == "" and (not _is_known(node.op_type, opset) or _is_newer(node, opset)):
-            node.domain = _HIDDEN
+            node.domain = HIDDEN
     rewrite_before_conversion(model.graph, opset)
     lost: set[str] = set()
     converted, reason = _converted(model)
@@ -127,7 +127,7 @@ def convert_opset(model: ModelProto, problems: Problems) -> tuple[ModelProto | N
     if converted is None:
         problems.add(ModelError("E107", f"opset {opset} cannot be converted to {OPSET}: {reason}"))
     for node in walk((converted or model).graph.node):
-        if node.domain == _HIDDEN:
+        if node.domain == HIDDEN:
             node.domain = ""
         if node.op_type == "Resize" and node.domain == "":
             _old_resize(node, opset, converted or model)
@@ -161,9 +161,6 @@ def _set_text(node: NodeProto, name: str, value: str) -> None:
     del node.attribute[:]
     node.attribute.extend([*kept, helper.make_attribute(name, value)])
 
-
-#: The domain of operators that the conversion shall not look at.
-_HIDDEN = "mcpc.hidden"
 
 #: Nodes of one operator that are tried one by one to find which of them does not convert.
 _TRIES = 32
@@ -210,7 +207,7 @@ def _guilty(model: ModelProto) -> list[tuple[NodeProto, str]]:
         trial.CopyFrom(model)
         for node in trial.graph.node:
             if tuple(node.output) not in outputs:
-                node.domain = _HIDDEN
+                node.domain = HIDDEN
         return _converted(trial)[1]
 
     by_op: dict[str, list[NodeProto]] = {}
