@@ -29,6 +29,7 @@ from mcpc.onnx_tensors import Array, ExternalData, dtype_of, read_sparse, read_t
 from mcpc.ops import InferContext, find, infer_graph
 from mcpc.ops.registry import opset_of, unsupported
 from mcpc.rewrite import control_flow_graphs
+from mcpc.sequences import OPERATORS, resolve_sequences
 from mcpc.size_options import Bound, Shape, fix_sizes, open_shape, unnamed
 
 #: Weights with more elements than this are kept out of the opset conversion, which copies the model.
@@ -140,6 +141,7 @@ class _Reading:
         self.take_constants(converted.graph)
         inputs = [value for value in converted.graph.input if value.name not in weights]
         inputs += self.take_defaults(converted.graph, freeze_defaults)
+        self.broken |= resolve_sequences(converted, self.arrays, self.problems)
         self.build(converted, inputs)
         with self.problems.collect():
             self.choose_ranks(converted.graph, shapes)
@@ -167,7 +169,7 @@ class _Reading:
     def check_operators(self, nodes: Iterable[NodeProto]) -> None:
         """Report the operators of ``nodes`` that nobody declares; those of the graph itself inference reports."""
         for node in nodes:
-            if node.op_type != "Constant" and find(node.domain, node.op_type) is None:
+            if node.op_type not in {"Constant", *OPERATORS} and find(node.domain, node.op_type) is None:
                 opset = opset_of(self.graph, node.domain)
                 self.problems.add(unsupported(node.domain, node.op_type, label(node), opset))
 

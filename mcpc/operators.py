@@ -8,7 +8,7 @@ from typing import Any
 
 from onnx import defs
 
-from mcpc import ops
+from mcpc import ops, sequences
 from mcpc.codegen import Family
 from mcpc.ir import MCPC, DType
 from mcpc.ops.contrib import Contrib
@@ -78,6 +78,8 @@ def _without_declaration(schema: Any) -> tuple[str, ...]:
     """How an operator is run that nobody declares."""
     if schema.domain == "" and schema.name == "Constant":
         return ("constant",)
+    if schema.domain == "" and schema.name in sequences.OPERATORS:
+        return ("simpler operators",)
     if schema.deprecated and schema.domain == "":  # ONNX's converter writes it as what came in its place
         return ("newer operators",)
     if schema.has_function or schema.has_context_dependent_function:

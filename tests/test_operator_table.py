@@ -40,7 +40,8 @@ Those of onnx {onnx.__version__} and of ONNX Runtime (com.microsoft), as `mcpc t
 - *order of steps*: as jumps between steps;
 - *computed from sizes*: in the plan of a run, without looking at data;
 - *lowered by …*: a pass of the target writes it as other operators;
-- *simpler operators*, *newer operators*, *its definition by ONNX*: the reader puts others in its place.
+- *simpler operators*, *newer operators*, *its definition by ONNX*: the reader puts others in its place. Of sequences of
+  tensors it has to know where in them a tensor goes, and inputs and outputs cannot be sequences.
 
 Types are those of the operands, where one set holds for all. *Floats* are float16, bfloat16, float32 and float64,
 *all floats* those of 8 and 4 bits too; *integers* are of 8 to 64 bits, *numbers* integers and floats.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 _STRINGS = "it takes or makes strings"
-_SEQUENCES = "it takes or makes sequences of tensors"
 _MAPS = "it takes or makes maps"
 _CLASSIC = "it is of classical machine learning"
 
@@ -11,10 +10,6 @@ _CLASSIC = "it is of classical machine learning"
 _DECLINED: dict[str, dict[str, tuple[str, ...]]] = {
     "": {
         _STRINGS: ("RegexFullMatch", "StringConcat", "StringNormalizer", "StringSplit"),
-        _SEQUENCES: (
-            *("ConcatFromSequence", "SequenceAt", "SequenceConstruct", "SequenceEmpty", "SequenceErase"),
-            *("SequenceInsert", "SequenceLength", "SequenceMap", "SplitToSequence"),
-        ),
         "it takes or makes optional tensors": ("Optional",),
         "it decodes image files": ("ImageDecoder",),
         "it counts n-grams of a text, in front of a network": ("TfIdfVectorizer",),

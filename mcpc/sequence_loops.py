@@ -1,0 +1,169 @@
+"""Loops that carry sequences of tensors, written as Loops that carry tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from onnx import GraphProto, ValueInfoProto
+
+from mcpc.onnx_structure import subgraphs, walk
+from mcpc.sequence_parts import Builder, Grown, List, One, Rows
+
+
+@dataclass
+class _Form:
+    """What a Loop becomes: ``carried`` tensors as (operand, the body's input, the body's output, result), ``stacked``
+    ones as (the body's output, result); results are '' where nobody wants them."""
+
+    carried: list[tuple[str, ValueInfoProto, str, str]] = field(default_factory=list)
+    stacked: list[tuple[str, str]] = field(default_factory=list)
+
+
+class _Kept:
+    """A sequence that no iteration changes."""
+
+    def __init__(self, seq: List) -> None:
+        self.inside = seq
+
+    def finish(self, node: Builder, body: Builder, end: List, form: _Form) -> List:
+        return self.inside
+
+
+class _Growing:
+    """A list that every iteration appends to: what it appends is stacked."""
+
+    def __init__(self, seq: List, graph: GraphProto, name: str) -> None:
+        self.initial, self.grown = seq, Grown(name)
+        self.inside = List((self.grown,), graph)
+
+    def finish(self, node: Builder, body: Builder, end: List, form: _Form) -> List:
+        added = end.parts[1:]
+        if end.parts[:1] != (self.grown,) or any(isinstance(part, Grown) for part in added):
+            node.fail(f"sequence {self.grown.name} is changed in the Loop in other ways than by appending to it")
+        if not added:
+            return self.initial
+        result = node.tensors.fresh(f"{self.grown.name}.stacked")
+        if len(added) == 1 and isinstance(added[0], One):
+            tensor, is_one = added[0].tensor, True
+        else:
+            tensor, is_one = body.stack(List(tuple(added), body.graph)), False
+        form.stacked.append((tensor, result))
+        if (shape := body.shape(tensor)) is not None:
+            node.remember(result, None, *shape)
+        rows = Rows(result if is_one else node.joined(result, 0), 0)
+        return List((*self.initial.parts, rows), node.graph)
+
+
+class _Refilled:
+    """A sequence of a known length, the same before and behind every iteration: its tensors are carried."""
+
+    def __init__(self, node: Builder, seq: List, graph: GraphProto, name: str) -> None:
+        tensors = node.singles(seq)
+        if tensors is None:
+            message = f"sequence {name}, whose length only a run shows, is changed in a Loop"
+            node.fail(f"{message} in other ways than by appending to it")
+        self.name, self.tensors = name, tensors
+        self.inputs = [self._like(node, tensor, f"{name}.{index}") for index, tensor in enumerate(tensors)]
+        self.inside = List(tuple(map(One, self.inputs)), graph)
+
+    @staticmethod
+    def _like(node: Builder, tensor: str, stem: str) -> str:
+        """A new name for a tensor of the rank of another."""
+        shape, name = node.shape(tensor), node.tensors.fresh(stem)
+        return name if shape is None else node.remember(name, *[None] * len(shape))
+
+    def finish(self, node: Builder, body: Builder, end: List, form: _Form) -> List:
+        ends = body.singles(end)
+        if ends is None or len(ends) != len(self.tensors):
+            then = "a number that only a run shows" if ends is None else len(ends)
+            node.fail(f"sequence {self.name} holds {len(self.tensors)} tensors before an iteration, {then} behind it")
+        results = [self._like(node, tensor, f"{self.name}.last") for tensor in self.tensors]
+        infos = [ValueInfoProto(name=name) for name in self.inputs]
+        form.carried += zip(self.tensors, infos, ends, results, strict=True)
+        return List(tuple(map(One, results)), node.graph)
+
+
+class SequenceLoop:
+    """A Loop (``node``) whose carried operands are the sequences ``lists``, None for tensors. ``inside`` says what the
+    body's inputs are in an iteration; once the body is rewritten by that, :meth:`finish` appends the new Loop."""
+
+    def __init__(self, node: Builder, lists: Sequence[List | None]) -> None:
+        graphs = list(subgraphs(node.node))
+        if len(graphs) != 1 or len(graphs[0].input) != len(lists) + 2 or len(graphs[0].output) < len(lists) + 1:
+            node.fail(f"its body does not fit {len(lists)} carried values", "E104")
+        self.node, self.graph = node, graphs[0]
+        self.before = list(self.graph.input)
+        self.behind = [info.name for info in self.graph.output]
+        self.inside: dict[str, List] = {}
+        self._carried: list[_Kept | _Growing | _Refilled | None] = []
+        for seq, info, end in zip(lists, self.before[2:], self.behind[1:], strict=False):
+            carried = None if seq is None else self._carry(seq, info.name, end)
+            self._carried.append(carried)
+            if carried is not None:
+                self.inside[info.name] = carried.inside
+
+    def _carry(self, seq: List, start: str, end: str) -> _Kept | _Growing | _Refilled:
+        change = _change(self.graph, start, end)
+        if change == "none":
+            return _Kept(seq)
+        return _Growing(seq, self.graph, start) if change == "append" else _Refilled(self.node, seq, self.graph, start)
+
+    def finish(self, find: Callable[[str], List | None]) -> dict[str, List]:
+        """Append the Loop; the sequences that are among its results. ``find`` gives those of the body."""
+        proto, graph, form = self.node.node, self.graph, _Form()
+        body = Builder(self.node.tensors, graph, proto)
+        count = len(self._carried)
+        names = [*proto.output, *[""] * (len(self.behind) - 1 - len(proto.output))]
+        lists: dict[str, List] = {}
+        for index, (carried, end, name) in enumerate(zip(self._carried, self.behind[1:], names, strict=False), 2):
+            seq = find(end)
+            if (seq is None) != (carried is None):
+                self.node.fail(f"a sequence and a tensor are carried as {self.before[index].name}", "E104")
+            if carried is None or seq is None:
+                form.carried.append((proto.input[index], self.before[index], end, name))
+            else:
+                lists[name] = carried.finish(self.node, body, seq, form)
+        form.stacked[:0] = zip(self.behind[1 + count :], names[count:], strict=False)
+        operands, inputs, ends, results = zip(*form.carried, strict=True) if form.carried else [()] * 4
+        _replace(proto.input, [*proto.input[:2], *operands])
+        _replace(graph.input, [*self.before[:2], *inputs])
+        ends = self.behind[0], *ends, *(end for end, _ in form.stacked)
+        _replace(graph.output, [ValueInfoProto(name=end) for end in ends])
+        _replace(proto.output, [*results, *(result for _, result in form.stacked)])
+        self.node.graph.node.append(proto)
+        return lists
+
+
+def _replace(field: Any, items: Iterable[Any]) -> None:
+    items = list(items)
+    del field[:]
+    field.extend(items)
+
+
+def _change(graph: GraphProto, start: str, end: str) -> str:
+    """What an iteration does to the sequence that it finds as ``start`` and leaves as ``end``: "none", "append" (as far
+    as can be seen without a look at every branch), or "other"."""
+    own = {name: node for node in graph.node for name in node.output}
+    makers = {name: node for node in walk(graph.node) for name in node.output} | own
+    change = "none"
+    for _ in range(len(makers) + 1):
+        if end == start:
+            return change
+        node = makers.get(end)
+        if node is None or not node.input:
+            break
+        if node.op_type != "Identity" or end not in own:
+            change = "append"
+        index = list(node.output).index(end)
+        graphs = list(subgraphs(node))
+        if node.op_type == "Identity" or (node.op_type == "SequenceInsert" and "".join(node.input[2:]) == ""):
+            end = node.input[0]
+        elif node.op_type == "If" and graphs and index < len(graphs[0].output):
+            end = graphs[0].output[index].name
+        elif node.op_type == "Loop" and index + 2 < len(node.input):
+            end = node.input[index + 2]
+        else:
+            break
+    return "other"

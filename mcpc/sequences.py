@@ -1,0 +1,400 @@
+"""Sequences of tensors, which are resolved when a model is read: graphs know tensors only.
+
+Every sequence is followed by its name as a row of parts: single tensors, and tensors that hold many of its elements.
+What reads a sequence becomes operators on these tensors. Of a list that a Loop fills, the Loop stacks what it appends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import graphlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import onnx
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper
+
+from mcpc.errors import McpcError, ModelError, Problems
+from mcpc.onnx_structure import label, reads, subgraphs, walk
+from mcpc.onnx_tensors import Array, ExternalData, read_tensor
+from mcpc.sequence_loops import SequenceLoop
+from mcpc.sequence_parts import MOST, Builder, Grown, List, One, Part, Pieces, Rows, Shape, Tensors
+
+
+def resolve_sequences(model: ModelProto, constants: dict[str, Array], problems: Problems) -> set[str]:
+    """Rewrite the graph of ``model``, whose structure is sound, without sequences, but for its inputs and outputs.
+
+    ``constants`` are those of the graph itself; new ones are added. What cannot be resolved is reported with E101,
+    outputs with E109, what does not fit with E104. The names for which there is no tensor any more come back.
+    """
+    nodes = list(walk(model.graph.node))
+    given = {info.name for info in model.graph.input if _is_sequence(info)}
+    if not given and not any(node.domain == "" and node.op_type in OPERATORS for node in nodes):
+        return set()
+    graphs = [model.graph, *(graph for node in nodes for graph in subgraphs(node))]
+    names = Counter(name for graph in graphs for name in _own_names(graph))
+    shapes = {name: shape for name, shape in _shapes(model) if names[name] == 1}
+    tensors = Tensors({*names, *constants, *(node.name for node in nodes)}, constants, shapes)
+    scope = Scope(model.graph)
+    scope.values |= constants
+    scope.lost |= given
+    _Resolver(tensors, {name for name, count in names.items() if count > 1}, problems).resolve(scope)
+    for info in model.graph.output:
+        if _is_sequence(info) or info.name in scope.lists:
+            problems.add(ModelError("E109", f"output {info.name} is sequence: only tensors are supported"))
+    return scope.lost | scope.lists.keys()
+
+
+class _Lost(Exception):
+    """A node reads what a faulty one should have made."""
+
+
+class Scope:
+    """A graph and what is known of it: ``lists`` are its sequences, ``values`` its constants, ``lost`` the results of
+    faulty nodes. Its nodes are taken out; those that come instead are appended one by one."""
+
+    def __init__(self, graph: GraphProto, outer: Scope | None = None) -> None:
+        self.graph, self.outer = graph, outer
+        self.own = set(_own_names(graph))
+        self.lists: dict[str, List] = {}
+        self.values: dict[str, Array] = {}
+        self.lost: set[str] = set()
+        before = GraphProto()
+        before.node.extend(graph.node)
+        self.nodes = _sorted(before.node)
+        del graph.node[:]
+        for tensor in graph.initializer:
+            self.values |= _read(tensor, tensor.name)
+
+    def holder(self, name: str) -> Scope:
+        """The graph that defines ``name``."""
+        return self if self.outer is None or name in self.own else self.outer.holder(name)
+
+    def find(self, name: str) -> List | None:
+        """The sequence called ``name``, None where that is a tensor. Raises :class:`_Lost`."""
+        holder = self.holder(name)
+        if name in holder.lost:
+            raise _Lost
+        return holder.lists.get(name)
+
+    def value(self, name: str) -> Array | None:
+        """The contents of a constant."""
+        return self.holder(name).values.get(name)
+
+
+class _Rewriter(Builder):
+    """What one node that reads or makes sequences becomes."""
+
+    def __init__(self, tensors: Tensors, shared: set[str], scope: Scope, node: NodeProto) -> None:
+        super().__init__(tensors, scope.graph, node)
+        self.scope, self.shared = scope, shared
+
+    def attribute(self, name: str, default: int) -> int:
+        return next((attribute.i for attribute in self.node.attribute if attribute.name == name), default)
+
+    def operand(self, index: int) -> str:
+        """The name of an operand, '' where it is left out."""
+        return self.node.input[index] if index < len(self.node.input) else ""
+
+    def sequence(self, index: int = 0) -> List:
+        found = self.scope.find(self.operand(index))
+        if found is None:
+            self.fail(f"input {index} (%{self.operand(index)}) is no sequence", "E104")
+        return found
+
+    def tensor(self, index: int) -> str:
+        """An operand by a name that means the same in all nested graphs."""
+        name = self.operand(index)
+        if not name or self.scope.find(name) is not None:
+            self.fail(f"input {index} (%{name}) is no tensor", "E104")
+        return self("Identity", name) if name in self.shared else name
+
+    def position(self, index: int) -> int | None:
+        """The number that an operand holds, None where that is not constant."""
+        name = self.tensor(index)
+        value = self.scope.value(self.operand(index))
+        if value is None:
+            return None
+        if value.size != 1 or value.dtype.kind not in "iu":
+            self.fail(f"input {index} (%{name}) is {value.dtype}{list(value.shape)}, one integer is needed", "E104")
+        return int(value.item())
+
+    def place(self, index: int, default: int) -> int:
+        """The constant position that an operand holds, or else ``default``."""
+        position = self.position(index) if self.operand(index) else default
+        if position is None:
+            self.fail(f"input {index} (%{self.operand(index)}), a position in a sequence, is not constant")
+        return position
+
+    def make(self, parts: Iterable[Part]) -> None:
+        """The node's result is a sequence of these parts."""
+        self.scope.lists[self.node.output[0]] = List(tuple(parts), self.graph)
+
+
+def _construct(node: _Rewriter) -> None:
+    node.make([One(node.tensor(index)) for index in range(len(node.node.input))])
+
+
+def _insert(node: _Rewriter) -> None:
+    seq, tensor = node.sequence(), One(node.tensor(1))
+    if not node.operand(2):
+        node.make([*seq.parts, tensor])
+        return
+    position = node.place(2, 0)
+    node.check(seq, position, behind=1)
+    before, behind = node.divide(seq, position)
+    node.make([*before, tensor, *behind])
+
+
+def _erase(node: _Rewriter) -> None:
+    seq, position = node.sequence(), node.place(1, -1)
+    node.check(seq, position)
+    before, behind = node.divide(seq, position)
+    node.make([*before, *node.divide(List(behind, node.graph), 1)[1]])
+
+
+def _at(node: _Rewriter) -> None:
+    node.at(node.sequence(), node.position(1), node.operand(1), node.node.output[0])
+
+
+def _length(node: _Rewriter) -> None:
+    seq, output = node.sequence(), node.node.output[0]
+    node.length(seq, output)
+    if (count := node.count(seq)) is not None:
+        node.scope.values[output] = np.array(count)
+
+
+def _concat(node: _Rewriter) -> None:
+    new_axis = node.attribute("new_axis", 0) == 1
+    node.concat(node.sequence(), node.attribute("axis", 0), new_axis, node.node.output[0])
+
+
+def _split(node: _Rewriter) -> None:
+    tensor = node.tensor(0)
+    axis = node.axis(node.attribute("axis", 0), tensor)
+    if not node.operand(1):
+        node.make([Pieces(tensor, axis, 1) if node.attribute("keepdims", 1) else Rows(tensor, axis)])
+        return
+    sizes = node.tensor(1)
+    known, shape = node.scope.value(node.operand(1)), node.shape(sizes)
+    if known is None and (shape is None or len(shape) != 1 or shape[0] is None):
+        node.fail(f"input 1 (%{sizes}), the sizes of the pieces, is not constant, nor is their number")
+    if known is not None and (known.ndim > 1 or known.dtype.kind not in "iu" or (known < (known.ndim == 0)).any()):
+        node.fail(f"input 1 (%{sizes}) holds no sizes: {known.tolist()}", "E104")
+    if known is not None and known.ndim == 0:
+        node.make([Pieces(tensor, axis, int(known))])
+        return
+    count = (known.size if known is not None else shape[0] if shape else 0) or 0
+    if count > MOST:
+        node.fail(f"it makes {count} tensors, {MOST} are the most")
+    names = [node.tensors.fresh(f"{label(node.node)}.{index}") for index in range(count)]
+    if names:
+        node.graph.node.append(helper.make_node("Split", [tensor, sizes], names, label(node.node), axis=axis))
+    if (whole := node.shape(tensor)) is not None:
+        for index, name in enumerate(names):
+            node.remember(name, *whole[:axis], None if known is None else int(known[index]), *whole[axis + 1 :])
+    node.make(map(One, names))
+
+
+#: What becomes of the operators that make or read sequences only.
+OPERATORS: dict[str, Callable[[_Rewriter], None]] = {
+    "ConcatFromSequence": _concat,
+    "SequenceAt": _at,
+    "SequenceConstruct": _construct,
+    "SequenceEmpty": _construct,
+    "SequenceErase": _erase,
+    "SequenceInsert": _insert,
+    "SequenceLength": _length,
+    "SplitToSequence": _split,
+}
+
+
+class _Resolver:
+    """Rewrites graphs. ``shared`` are names that several graphs define."""
+
+    def __init__(self, tensors: Tensors, shared: set[str], problems: Problems) -> None:
+        self.tensors, self.shared, self.problems = tensors, shared, problems
+
+    def resolve(self, scope: Scope) -> None:
+        for node in scope.nodes:
+            before = len(scope.graph.node)
+            try:
+                self.rewrite(_Rewriter(self.tensors, self.shared, scope, node))
+                continue
+            except McpcError as error:
+                self.problems.add(error)
+                del scope.graph.node[before:]
+            except _Lost:
+                del scope.graph.node[before:]
+                if _operator(node) not in OPERATORS and not any(subgraphs(node)):
+                    scope.graph.node.append(node)  # it may be at fault itself
+            scope.lost.update(name for name in node.output if name)
+        infos = [info for info in scope.graph.value_info if not _is_sequence(info)]
+        del scope.graph.value_info[:]
+        scope.graph.value_info.extend(infos)
+
+    def rewrite(self, node: _Rewriter) -> None:
+        proto, scope, operator = node.node, node.scope, _operator(node.node)
+        lists = [scope.find(name) if name else None for name in proto.input]
+        if operator in OPERATORS:
+            OPERATORS[operator](node)
+        elif operator in ("Identity", "OptionalGetElement") and any(lists):
+            node.make(node.sequence().parts)
+        elif operator == "Loop" and any(lists[2:]):
+            loop = SequenceLoop(node, lists[2:])
+            [body] = self.bodies(node, loop.inside)
+            scope.lists |= loop.finish(body.find)
+        elif any(lists):
+            node.fail(f"operator {proto.op_type} of sequences of tensors is not supported")
+        else:
+            bodies = self.bodies(node, {})
+            if operator == "If" and len(bodies) == 2:
+                _unite(node, bodies)
+            for body in bodies:
+                for info in body.graph.output:
+                    if body.find(info.name) is not None:
+                        node.fail(f"output {info.name} of its body is a sequence of tensors")
+            if operator == "Constant":
+                scope.values |= _constant(proto)
+            elif operator == "Identity" and (value := scope.value(proto.input[0])) is not None:
+                scope.values[proto.output[0]] = value
+            scope.graph.node.append(proto)
+
+    def bodies(self, node: _Rewriter, inputs: Mapping[str, List]) -> list[Scope]:
+        """The nested graphs of a node, rewritten, ``inputs`` are their sequences. :class:`_Lost` where that failed."""
+        bodies = [Scope(graph, node.scope) for graph in subgraphs(node.node)]
+        for body in bodies:
+            body.lists |= inputs
+            self.resolve(body)
+        if any(body.lost for body in bodies):
+            raise _Lost
+        return bodies
+
+
+def _unite(node: _Rewriter, branches: Sequence[Scope]) -> None:
+    """Let an If give the tensors of the sequences that both its branches make."""
+    proto = node.node
+    ends = [[info.name for info in branch.graph.output] for branch in branches]
+    if any(len(names) < len(proto.output) for names in ends):
+        node.fail(f"its branches have {' and '.join(str(len(names)) for names in ends)} outputs", "E104")
+    united: list[tuple[str, ...]] = []  # a result, and what it is in each branch
+    for name, *given in zip(proto.output, *ends, strict=False):
+        lists = [branch.find(each) for branch, each in zip(branches, given, strict=True)]
+        if not any(lists):
+            united.append((name, *given))
+            continue
+        parts: list[Part] = []
+        for part, *others in _paired(node, name, branches, lists):
+            if not isinstance(part, Grown):
+                tensors = [each.tensor for each in (part, *others) if not isinstance(each, Grown)]
+                part = replace(part, tensor=node.tensors.fresh(f"{name}.{len(parts)}"))
+                node.remember_common(part.tensor, tensors)
+                united.append((part.tensor, *tensors))
+            parts.append(part)
+        node.scope.lists[name] = List(tuple(parts), node.graph)
+    del proto.output[:]
+    proto.output.extend(result for result, *_ in united)
+    for index, branch in enumerate(branches, 1):
+        del branch.graph.output[:]
+        branch.graph.output.extend(ValueInfoProto(name=names[index]) for names in united)
+
+
+def _paired(
+    node: _Rewriter, name: str, branches: Sequence[Scope], lists: Sequence[List | None]
+) -> list[tuple[Part, ...]]:
+    """What result ``name`` of an If consists of in each branch, part by part, which are of one kind."""
+    known = [seq for seq in lists if seq is not None]
+    if len(known) < len(lists):
+        node.fail(f"output {name} is a sequence in one branch and a tensor in the other", "E104")
+    if len({tuple(map(_kind, seq.parts)) for seq in known}) == 1:
+        return list(zip(*(seq.parts for seq in known), strict=True))
+    singles = [
+        Builder(node.tensors, branch.graph, node.node).singles(seq) for branch, seq in zip(branches, known, strict=True)
+    ]
+    counts = ["a number that only a run shows" if names is None else str(len(names)) for names in singles]
+    if None in singles or len(set(counts)) > 1:
+        node.fail(f"its branches make sequences of {' and '.join(counts)} tensors of output {name}")
+    return list(zip(*(map(One, names) for names in singles if names is not None), strict=True))
+
+
+def _kind(part: Part) -> Part:
+    return part if isinstance(part, Grown) else replace(part, tensor="")
+
+
+# ---- protobuf
+
+
+def _operator(node: NodeProto) -> str:
+    """The operator of ai.onnx that a node is of, '' for others."""
+    return node.op_type if node.domain == "" else ""
+
+
+def _is_sequence(info: ValueInfoProto) -> bool:
+    return bool(info.type.WhichOneof("value") == "sequence_type")
+
+
+def _own_names(graph: GraphProto) -> Iterator[str]:
+    """What a graph defines; a name as often as it does."""
+    yield from (info.name for info in graph.input)
+    yield from (tensor.name for tensor in graph.initializer)
+    yield from (sparse.values.name for sparse in graph.sparse_initializer)
+    yield from (name for node in graph.node for name in node.output if name)
+
+
+def _sorted(nodes: Sequence[NodeProto]) -> list[NodeProto]:
+    """Every node behind those that it needs."""
+    makers = {name: index for index, node in enumerate(nodes) for name in node.output if name}
+    needs = {
+        index: [makers[name] for name in sorted(reads(node)) if name in makers] for index, node in enumerate(nodes)
+    }
+    return [nodes[index] for index in graphlib.TopologicalSorter(needs).static_order()]
+
+
+def _constant(node: NodeProto) -> dict[str, Array]:
+    """What a Constant node holds, where that is integers, by its name."""
+    name = node.output[0]
+    for attribute in node.attribute:
+        match attribute.name:
+            case "value":
+                return _read(attribute.t, name)
+            case "value_int":
+                return {name: np.array(attribute.i, np.int64)}
+            case "value_ints":
+                return {name: np.array(attribute.ints, np.int64)}
+    return {}
+
+
+def _read(tensor: TensorProto, name: str) -> dict[str, Array]:
+    """The contents of ``tensor``, by its name; nothing where they cannot be read, which is reported elsewhere."""
+    with contextlib.suppress(McpcError):
+        array = read_tensor(tensor, ExternalData(None))
+        return {} if array is None else {name: array}
+    return {}
+
+
+def _shapes(model: ModelProto) -> Iterator[tuple[str, Shape]]:
+    """What ONNX's shape inference finds out, by name. Only the types of the model's inputs are believed, and the ranks
+    of those of nested graphs: the rest is often stale."""
+    copy = ModelProto()
+    copy.CopyFrom(model)
+    nested = [graph for node in walk(copy.graph.node) for graph in subgraphs(node)]
+    for graph in (copy.graph, *nested):
+        del graph.value_info[:]
+        for info in graph.output:
+            if info.type.HasField("tensor_type"):
+                info.type.tensor_type.ClearField("shape")
+    for graph in nested:
+        for info in graph.input:
+            for size in info.type.tensor_type.shape.dim:
+                size.Clear()
+    with contextlib.suppress(Exception):  # plain RuntimeError and its relatives
+        copy = onnx.shape_inference.infer_shapes(copy, data_prop=True)
+    for graph in (copy.graph, *(graph for node in walk(copy.graph.node) for graph in subgraphs(node))):
+        for info in (*graph.input, *graph.value_info):
+            if info.type.HasField("tensor_type") and info.type.tensor_type.HasField("shape"):
+                sizes = info.type.tensor_type.shape.dim
+                yield info.name, tuple(size.dim_value if size.HasField("dim_value") else None for size in sizes)
+        for tensor in graph.initializer:
+            yield tensor.name, tuple(tensor.dims)
