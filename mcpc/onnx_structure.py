@@ -113,7 +113,8 @@ def check_structure(graph: GraphProto, problems: Problems, outer: frozenset[str]
         needs[index] = set()
         for name in sorted(reads(node)):
             if name not in made and name not in outer:
-                report(f"tensor {name} has no producer", node)
+                if name in node.input:  # else a nested graph reads it, which says so itself
+                    report(f"tensor {name} has no producer", node)
             elif (producer := made.get(name)) is not None:
                 needs[index].add(producer)
     if not graph.output:
