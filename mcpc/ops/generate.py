@@ -8,6 +8,7 @@ import numpy as np
 
 from mcpc.ir import OPSET, Dim, DType, Node, TensorType, dim
 from mcpc.ops.context import (
+    FLOATS,
     INDEX,
     INTEGERS,
     InferContext,
@@ -28,7 +29,7 @@ from mcpc.ops.context import (
     unify,
     vector,
 )
-from mcpc.ops.registry import EXACT, Contents, OpDef, moves, register
+from mcpc.ops.registry import EXACT, Contents, Cost, OpDef, moves, register, traffic
 
 
 def pad_amounts(node: Node, context: InferContext) -> list[tuple[Dim | None, Dim | None]] | None:
@@ -167,15 +168,15 @@ def constant_of_shape_contents(node: Node, context: InferContext) -> list[Conten
 
 def infer_range(node: Node, context: InferContext) -> list[TensorType]:
     for index in range(3):
-        expect(
-            node,
-            index,
-            {DType.float32, DType.float64, DType.int16, DType.int32, DType.int64},
-        )
+        expect(node, index, FLOATS | {DType.int16, DType.int32, DType.int64})
         expect_rank(node, index, 0, 1)
     dtype = same_dtype(node, 0, 1, 2)
     size = _range_length(node, context)
     return [TensorType(dtype, (context.data_size(node, 0, 0) if size is None else size,))]
+
+
+def cost_range(node: Node) -> Cost:
+    return Cost(dim(2 * node.output.type.elements), traffic(node))
 
 
 def _range_length(node: Node, context: InferContext) -> Dim | None:
@@ -216,5 +217,5 @@ register(
     OpDef("Expand", infer_expand, moves, EXACT, (8, OPSET), contents=expand_contents),
     OpDef("Tile", infer_tile, moves, EXACT, contents=tile_contents),
     OpDef("ConstantOfShape", infer_constant_of_shape, moves, EXACT, (9, OPSET), contents=constant_of_shape_contents),
-    OpDef("Range", infer_range, moves, EXACT, (11, OPSET), contents=range_contents),
+    OpDef("Range", infer_range, cost_range, EXACT, (11, OPSET), contents=range_contents),
 )

@@ -47,12 +47,10 @@ def slice_axes(node: Node, context: InferContext) -> list[tuple[int, Dim | None,
     length = list_length(node, 1, 2, 3, 4)
     if node.input(3) is not None:
         axes = known_ints(node, context, 3)
-        if axes is None:
-            return None
-    elif isinstance(length, int):
-        axes = list(range(length))
     else:
-        fail(node, "the number of starts is not known", "E108")
+        axes = list(range(length)) if isinstance(length, int) else None
+    if axes is None:
+        return None
     unknown: list[Dim | None] = [None] * len(axes)
     starts, ends = vector(node, context, 1) or unknown, vector(node, context, 2) or unknown
     steps = [1] * len(axes) if node.input(4) is None else vector(node, context, 4) or unknown

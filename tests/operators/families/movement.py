@@ -108,6 +108,7 @@ cut("one run behind axes of one", (1, 1, 9), [3], [8], [2])
 cut("steps along a long line", (20000,), [3], [LAST], [0], [2])
 cut("everything", (3, 4), [0], [LAST], [0])
 op("Slice, only the steps are data", "Slice", count(9, 10), ints(1, 8), ints(9, 0), ints(0, 1), np.array([3, -2]))
+op("Slice, bounds are data", "Slice", count(4, 5, 6), np.array([1, 2]), np.array([4, 4]))
 op("Slice, only the axes are data", "Slice", count(4, 5, 6), ints(1, 2), ints(4, 4), np.array([-1, 0]))
 FAMILY.graph(
     "Slice of another layout, axes are data",

@@ -64,6 +64,7 @@ for start, limit, step in ((0, 7, 1), (5, -4, -2), (3, 3, 1), (2, 30, 7), (4, 1,
     for number in (np.int64, np.int32, np.float32, np.float64):
         text = f"Range, {np.dtype(number).name}, {start} to {limit} by {step}"
         op(text, "Range", *(np.array(each, number) for each in (start, limit, step)))
+op("Range, float16", "Range", *(np.array(each, np.float16) for each in (0.5, 5, 0.75)), case=BY_ONNX)
 op("Range of fractions", "Range", *(np.array(each, np.float32) for each in (0.5, 3.1, 0.25)))
 for keep in (0, 1):
     for axes in ([1], [-1], [0, 2], [2, 0, 1]):
