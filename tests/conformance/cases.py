@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import os
 import pickle
 import warnings
 from collections.abc import Iterator
@@ -72,7 +73,7 @@ def all_cases() -> list[Case]:
     own = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:16]
     kept = cache_dir("conformance") / f"onnx-{onnx.__version__}-numpy-{np.__version__}-{own}.pickle"
     if not kept.exists():
-        partial = kept.with_suffix(".partial")
+        partial = kept.with_suffix(f".{os.getpid()}")
         partial.write_bytes(pickle.dumps([case for kind in KINDS for case in _load(kind)]))
         partial.replace(kept)
     result: list[Case] = pickle.loads(kept.read_bytes())
