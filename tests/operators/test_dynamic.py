@@ -46,7 +46,7 @@ DECISIVE = {
     "Squeeze": [(1, 0)],
     "STFT": [(0, -1)],
     "Unsqueeze": [(1, 0)],
-    **dict.fromkeys(REDUCTIONS, [(1, 0)]),
+    **{op: [(1, 0)] for op in REDUCTIONS},
 }
 
 
