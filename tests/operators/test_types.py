@@ -19,12 +19,13 @@ from mcpc import ops
 from mcpc.dtypes import BY_NAME
 from mcpc.errors import ErrorGroup, McpcError, ModelError
 from mcpc.ir import OPSET, DType
+from mcpc.ops.context import ALL_FLOATS, INTEGERS
 
 from .case import ONNX, ORT, Case
 from .graphs import Array, Graph, Model, Weight
 
-#: Every type that native code computes in, and what it declines of it (E102).
-DECLINED: dict[DType, set[str]] = {dtype: set() for dtype in DType}
+#: Every type that elementwise operators take, and what native code declines of it (E102); others are cast and moved.
+DECLINED: dict[DType, set[str]] = {t: set() for t in DType if t in ALL_FLOATS | INTEGERS | {DType.bool}}
 #: Of these the last digits are few.
 TOLERANCES = {DType.float16: 2e-3, DType.bfloat16: 2e-2}
 
