@@ -9,6 +9,7 @@ import numpy as np
 from onnx import GraphProto, NodeProto, helper
 
 from mcpc.errors import ModelError
+from mcpc.onnx_contents import Shape
 from mcpc.onnx_structure import label
 from mcpc.onnx_tensors import Array
 
@@ -48,9 +49,6 @@ class Grown:
 
 
 Part = One | Rows | Pieces | Grown
-
-#: Sizes, None where only a run shows them.
-Shape = tuple[int | None, ...]
 
 
 @dataclass(eq=False)

@@ -14,13 +14,15 @@ from dataclasses import replace
 
 import numpy as np
 import onnx
-from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper
+from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto, helper
 
 from mcpc.errors import McpcError, ModelError, Problems
+from mcpc.ir import Value
+from mcpc.onnx_contents import Contents, Shape
 from mcpc.onnx_structure import label, reads, subgraphs, walk
-from mcpc.onnx_tensors import Array, ExternalData, read_tensor
+from mcpc.onnx_tensors import Array
 from mcpc.sequence_loops import SequenceLoop
-from mcpc.sequence_parts import MOST, Builder, Grown, List, One, Part, Pieces, Rows, Shape, Tensors
+from mcpc.sequence_parts import MOST, Builder, Grown, List, One, Part, Pieces, Rows, Tensors
 
 
 def resolve_sequences(model: ModelProto, constants: dict[str, Array], problems: Problems) -> set[str]:
@@ -37,8 +39,9 @@ def resolve_sequences(model: ModelProto, constants: dict[str, Array], problems: 
     names = Counter(name for graph in graphs for name in _own_names(graph))
     shapes = {name: shape for name, shape in _shapes(model) if names[name] == 1}
     tensors = Tensors({*names, *constants, *(node.name for node in nodes)}, constants, shapes)
-    scope = Scope(model.graph)
-    scope.values |= constants
+    scope = Scope(model.graph, Contents())
+    for name, array in constants.items():
+        scope.know(name, scope.contents.of_array(array, name))
     scope.lost |= given
     _Resolver(tensors, {name for name, count in names.items() if count > 1}, problems).resolve(scope)
     for info in model.graph.output:
@@ -52,21 +55,25 @@ class _Lost(Exception):
 
 
 class Scope:
-    """A graph and what is known of it: ``lists`` are its sequences, ``values`` its constants, ``lost`` the results of
-    faulty nodes. Its nodes are taken out; those that come instead are appended one by one."""
+    """A graph and what is known of it: ``lists`` are its sequences, ``values`` integers with known ``contents``,
+    ``lost`` the results of faulty nodes. Its nodes are taken out; what comes instead is appended one by one."""
 
-    def __init__(self, graph: GraphProto, outer: Scope | None = None) -> None:
-        self.graph, self.outer = graph, outer
+    def __init__(self, graph: GraphProto, contents: Contents, outer: Scope | None = None) -> None:
+        self.graph, self.contents, self.outer = graph, contents, outer
         self.own = set(_own_names(graph))
         self.lists: dict[str, List] = {}
-        self.values: dict[str, Array] = {}
+        self.values: dict[str, Value] = {}
         self.lost: set[str] = set()
         before = GraphProto()
         before.node.extend(graph.node)
         self.nodes = _sorted(before.node)
         del graph.node[:]
         for tensor in graph.initializer:
-            self.values |= _read(tensor, tensor.name)
+            self.know(tensor.name, contents.of_tensor(tensor, tensor.name))
+
+    def know(self, name: str, value: Value | None) -> None:
+        if value is not None:
+            self.values[name] = value
 
     def holder(self, name: str) -> Scope:
         """The graph that defines ``name``."""
@@ -79,8 +86,7 @@ class Scope:
             raise _Lost
         return holder.lists.get(name)
 
-    def value(self, name: str) -> Array | None:
-        """The contents of a constant."""
+    def value(self, name: str) -> Value | None:
         return self.holder(name).values.get(name)
 
 
@@ -111,15 +117,19 @@ class _Rewriter(Builder):
             self.fail(f"input {index} (%{name}) is no tensor", "E104")
         return self("Identity", name) if name in self.shared else name
 
-    def position(self, index: int) -> int | None:
-        """The number that an operand holds, None where that is not constant."""
+    def numbers(self, index: int) -> tuple[list[int | None] | None, int | None]:
+        """What an operand holds, None for what only a run shows, and its rank."""
         name = self.tensor(index)
         value = self.scope.value(self.operand(index))
-        if value is None:
-            return None
-        if value.size != 1 or value.dtype.kind not in "iu":
-            self.fail(f"input {index} (%{name}) is {value.dtype}{list(value.shape)}, one integer is needed", "E104")
-        return int(value.item())
+        rank = None if (shape := self.shape(name)) is None else len(shape)
+        return self.scope.contents.known(value), rank if value is None else value.type.rank
+
+    def position(self, index: int) -> int | None:
+        """The number that an operand holds, None where only a run shows it."""
+        numbers, _ = self.numbers(index)
+        if numbers is not None and len(numbers) != 1:
+            self.fail(f"input {index} (%{self.operand(index)}) holds {len(numbers)} numbers, one is needed", "E104")
+        return numbers[0] if numbers else None
 
     def place(self, index: int, default: int) -> int:
         """The constant position that an operand holds, or else ``default``."""
@@ -163,7 +173,7 @@ def _length(node: _Rewriter) -> None:
     seq, output = node.sequence(), node.node.output[0]
     node.length(seq, output)
     if (count := node.count(seq)) is not None:
-        node.scope.values[output] = np.array(count)
+        node.scope.know(output, node.scope.contents.of_array(np.array(count, np.int64), output))
 
 
 def _concat(node: _Rewriter) -> None:
@@ -177,16 +187,15 @@ def _split(node: _Rewriter) -> None:
     if not node.operand(1):
         node.make([Pieces(tensor, axis, 1) if node.attribute("keepdims", 1) else Rows(tensor, axis)])
         return
-    sizes = node.tensor(1)
-    known, shape = node.scope.value(node.operand(1)), node.shape(sizes)
-    if known is None and (shape is None or len(shape) != 1 or shape[0] is None):
-        node.fail(f"input 1 (%{sizes}), the sizes of the pieces, is not constant, nor is their number")
-    if known is not None and (known.ndim > 1 or known.dtype.kind not in "iu" or (known < (known.ndim == 0)).any()):
-        node.fail(f"input 1 (%{sizes}) holds no sizes: {known.tolist()}", "E104")
-    if known is not None and known.ndim == 0:
-        node.make([Pieces(tensor, axis, int(known))])
+    sizes, (known, rank) = node.tensor(1), node.numbers(1)
+    if known is not None and any(size is not None and size < (rank == 0) for size in known):
+        node.fail(f"input 1 (%{sizes}) holds no sizes: {known}", "E104")
+    if known is not None and rank == 0 and known[0] is not None:
+        node.make([Pieces(tensor, axis, known[0])])
         return
-    count = (known.size if known is not None else shape[0] if shape else 0) or 0
+    count = len(known) if known is not None else (node.shape(sizes) or (None,))[0]
+    if rank != 1 or count is None:
+        node.fail(f"only a run shows input 1 (%{sizes}), the sizes of the pieces, and how many there are")
     if count > MOST:
         node.fail(f"it makes {count} tensors, {MOST} are the most")
     names = [node.tensors.fresh(f"{label(node.node)}.{index}") for index in range(count)]
@@ -194,7 +203,7 @@ def _split(node: _Rewriter) -> None:
         node.graph.node.append(helper.make_node("Split", [tensor, sizes], names, label(node.node), axis=axis))
     if (whole := node.shape(tensor)) is not None:
         for index, name in enumerate(names):
-            node.remember(name, *whole[:axis], None if known is None else int(known[index]), *whole[axis + 1 :])
+            node.remember(name, *whole[:axis], None if known is None else known[index], *whole[axis + 1 :])
     node.make(map(One, names))
 
 
@@ -256,15 +265,14 @@ class _Resolver:
                 for info in body.graph.output:
                     if body.find(info.name) is not None:
                         node.fail(f"output {info.name} of its body is a sequence of tensors")
-            if operator == "Constant":
-                scope.values |= _constant(proto)
-            elif operator == "Identity" and (value := scope.value(proto.input[0])) is not None:
-                scope.values[proto.output[0]] = value
+            if not bodies and proto.output:
+                values = [scope.value(name) if name else None for name in proto.input]
+                scope.know(proto.output[0], scope.contents.of_node(proto, values, self.tensors.shapes))
             scope.graph.node.append(proto)
 
     def bodies(self, node: _Rewriter, inputs: Mapping[str, List]) -> list[Scope]:
         """The nested graphs of a node, rewritten, ``inputs`` are their sequences. :class:`_Lost` where that failed."""
-        bodies = [Scope(graph, node.scope) for graph in subgraphs(node.node)]
+        bodies = [Scope(graph, node.scope.contents, node.scope) for graph in subgraphs(node.node)]
         for body in bodies:
             body.lists |= inputs
             self.resolve(body)
@@ -350,28 +358,6 @@ def _sorted(nodes: Sequence[NodeProto]) -> list[NodeProto]:
         index: [makers[name] for name in sorted(reads(node)) if name in makers] for index, node in enumerate(nodes)
     }
     return [nodes[index] for index in graphlib.TopologicalSorter(needs).static_order()]
-
-
-def _constant(node: NodeProto) -> dict[str, Array]:
-    """What a Constant node holds, where that is integers, by its name."""
-    name = node.output[0]
-    for attribute in node.attribute:
-        match attribute.name:
-            case "value":
-                return _read(attribute.t, name)
-            case "value_int":
-                return {name: np.array(attribute.i, np.int64)}
-            case "value_ints":
-                return {name: np.array(attribute.ints, np.int64)}
-    return {}
-
-
-def _read(tensor: TensorProto, name: str) -> dict[str, Array]:
-    """The contents of ``tensor``, by its name; nothing where they cannot be read, which is reported elsewhere."""
-    with contextlib.suppress(McpcError):
-        array = read_tensor(tensor, ExternalData(None))
-        return {} if array is None else {name: array}
-    return {}
 
 
 def _shapes(model: ModelProto) -> Iterator[tuple[str, Shape]]:

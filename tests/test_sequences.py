@@ -218,6 +218,41 @@ def test_rows_side_by_side(tmp_path: Path) -> None:
     )
 
 
+def test_positions_and_sizes_that_follow_from_shapes(tmp_path: Path) -> None:
+    check(
+        """
+        computed (float[N,5] x, float[2] a, float[3] b)
+            => (float[K,2] head, float[K,1] tail, int64 n, float[2] second, float[3] last, float[J] rest)
+        <int64 one = {1}, int64 two = {2}, int64[1] minus_one = {-1}>
+        {
+            sizes = Shape(x)
+            five = Gather(sizes, one)
+            half = Div(five, two)
+            left = Mod(five, two)
+            last_one = Reshape(left, minus_one)
+            count = Div(five, half)
+            full = Reshape(count, minus_one)
+            equal = Expand(half, full)
+            all = Concat<axis = 0>(equal, last_one)
+            chunks = SplitToSequence<axis = 1>(x, all)
+            head = SequenceAt(chunks, one)
+            tail = SequenceAt(chunks, two)
+            n = SequenceLength(chunks)
+            list = SequenceConstruct(b, a, b)
+            position = Cast<to = 6>(one)
+            second = SequenceAt(list, position)
+            m = SequenceLength(list)
+            end = Sub(m, one)
+            last = SequenceAt(list, end)
+            fewer = SequenceErase(list, end)
+            rest = ConcatFromSequence<axis = 0>(fewer)
+        }
+        """,
+        tmp_path,
+        {"x": [4, 5]},
+    )
+
+
 # ---- loops
 
 
@@ -559,9 +594,9 @@ FAULTS = {
         "{ s = SequenceConstruct(a) t = SequenceInsert(s, a, i) n = SequenceLength(t) }",
         "E101", "t", "%i", "not constant",
     ),
-    "a size of pieces that is computed": (
+    "a size of pieces that only a run shows": (
         "g (float[6] a, int64 k) => (int64 n) { s = SplitToSequence(a, k) n = SequenceLength(s) }",
-        "E101", "s", "%k", "not constant",
+        "E101", "s", "%k", "only a run",
     ),
     "an insertion somewhere in pieces of unknown number": (
         "g (float[N] a) => (int64 n) <int64 k = {2}> "

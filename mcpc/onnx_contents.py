@@ -1,0 +1,86 @@
+"""What integer tensors hold before there is a graph: constants, and arithmetic on them and on declared sizes."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from onnx import AttributeProto, NodeProto, TensorProto, helper
+
+from mcpc.errors import McpcError
+from mcpc.ir import DType, Node, TensorType, Value, symbol
+from mcpc.onnx_structure import label
+from mcpc.onnx_tensors import Array, ExternalData, dtype_of, read_tensor
+from mcpc.ops import InferContext, find
+from mcpc.ops.context import SMALL
+from mcpc.ops.inference import infer_node
+
+#: Sizes of a tensor, None where only a run shows them.
+Shape = tuple[int | None, ...]
+
+
+class Contents:
+    """What is known of small integer tensors, by the rules by which shape inference follows them."""
+
+    def __init__(self) -> None:
+        self._context = InferContext()
+
+    def known(self, value: Value | None) -> list[int | None] | None:
+        """The elements of ``value``, None for one that is not a number; None where nothing is known."""
+        items = self._context.contents(value)
+        return None if items is None else [item if isinstance(item, int) else None for item in items.ravel()]
+
+    def of_array(self, array: Array, name: str) -> Value | None:
+        """A constant; None where it holds no integers, or too many."""
+        return Value.constant(name, array) if array.dtype.kind in "iub" and array.size <= SMALL else None
+
+    def of_tensor(self, tensor: TensorProto, name: str) -> Value | None:
+        """As :meth:`of_array`; None also where the tensor cannot be read, which whoever builds the graph reports."""
+        with contextlib.suppress(McpcError):
+            array = read_tensor(tensor, ExternalData(None))
+            return None if array is None else self.of_array(array, name)
+        return None
+
+    def of_node(self, node: NodeProto, inputs: Sequence[Value | None], shapes: Mapping[str, Shape]) -> Value | None:
+        """The only result of a node whose ``inputs`` are known; of Shape and Size, as far as ``shapes`` are."""
+        if len(node.output) != 1 or node.domain:
+            return None
+        attributes = {attribute.name: attribute for attribute in node.attribute}
+        if node.op_type == "Constant":
+            return self._of_constant(attributes, node.output[0])
+        definition = find("", node.op_type)
+        if definition is None or definition.contents is None:
+            return None
+        if node.op_type in ("Shape", "Size"):
+            inputs = [_shaped(name, shapes.get(name)) for name in node.input]
+        result = Value(node.output[0], TensorType(DType.int64, None))
+        if any(name and value is None for name, value in zip(node.input, inputs, strict=True)):
+            return None
+        with contextlib.suppress(McpcError):
+            attrs = {name: _attribute(attribute) for name, attribute in attributes.items()}
+            infer_node(Node(node.op_type, inputs, [result], attrs, label(node)), self._context)
+            return None if self._context.contents(result) is None else result
+        return None
+
+    def _of_constant(self, attributes: Mapping[str, AttributeProto], name: str) -> Value | None:
+        if "value" in attributes:
+            return self.of_tensor(attributes["value"].t, name)
+        number = attributes.get("value_int") or attributes.get("value_ints")
+        return None if number is None else self.of_array(np.array(helper.get_attribute_value(number), np.int64), name)
+
+
+def _shaped(name: str, shape: Shape | None) -> Value | None:
+    if shape is None:
+        return None
+    dims = [symbol(f"{name}:{axis}") if size is None else size for axis, size in enumerate(shape)]
+    return Value(name, TensorType(DType.float32, tuple(dims)))
+
+
+def _attribute(attribute: AttributeProto) -> Any:
+    if attribute.type == AttributeProto.TENSOR:
+        return read_tensor(attribute.t, ExternalData(None))
+    if attribute.name == "to":
+        return dtype_of(attribute.i, "to")
+    return helper.get_attribute_value(attribute)
