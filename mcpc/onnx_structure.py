@@ -129,11 +129,12 @@ def check_structure(graph: GraphProto, problems: Problems, outer: frozenset[str]
         report("the graph has a cycle: " + " → ".join(map(label, circle)), circle[0])
     visible = outer | made.keys()
     for node in graph.node:
-        for inner in subgraphs(node):
-            if depth == MOST_NESTED:
-                report(f"graphs are nested deeper than {MOST_NESTED} levels", node)
-            else:
-                check_structure(inner, problems, visible, depth + 1)
+        nested = list(subgraphs(node))
+        if nested and depth == MOST_NESTED:
+            report(f"graphs are nested deeper than {MOST_NESTED} levels", node)
+            continue
+        for inner in nested:
+            check_structure(inner, problems, visible, depth + 1)
     return len(problems.errors) == before
 
 
