@@ -19,11 +19,12 @@ HALVES = (DType.float16, DType.bfloat16)
 STORED_FROM = 1024
 _WEIGHTED = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 
-#: Operators that give elements of their inputs, whatever the type.
+#: Operators that give all elements of their inputs, or some of them, whatever the type.
 _MOVING = (
-    *("Concat", "DepthToSpace", "Expand", "Flatten", "Gather", "GatherElements", "GatherND", "Identity", "Pad"),
-    *("Reshape", "Resize", "Slice", "SpaceToDepth", "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze"),
+    *("Concat", "DepthToSpace", "Expand", "Flatten", "Identity", "Pad", "Reshape", "Resize", "SpaceToDepth", "Squeeze"),
+    *("Tile", "Transpose", "Unsqueeze"),
 )
+_PICKING = ("Gather", "GatherElements", "GatherND", "Slice", "Split")
 
 #: Operators that compute, but whose results are elements of their inputs.
 _CHOOSING = ("GlobalMaxPool", "MaxPool", "MaxRoiPool", "ReduceMax", "ReduceMin", "TopK")
@@ -70,13 +71,12 @@ class _Widening:
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
-        self.held = _held(graph)
+        self.held, self.moved = _held(graph)
         self.wide: dict[Value, Value] = {}
 
     def run(self) -> None:
-        moved = [node for node in self.graph.nodes if any(value in self.held for value in moved_halves(node))]
         for node in list(self.graph.nodes):
-            if computes_halves(node) or node in moved:
+            if computes_halves(node) or node in self.moved:
                 self._widen(node)
             elif _is_widening(node) and node.inputs[0] in self.held and not self.graph.is_output(node.output):
                 self.graph.replace_uses(node.output, self._wide(node, node.inputs[0]))
@@ -85,7 +85,7 @@ class _Widening:
                 self._widen_result(node)
             elif ops.is_elementwise(node):
                 self._narrow(node)
-        remove_dead(self.graph, [node for node in self.graph.nodes if node.is_op("Cast")])
+        remove_dead(self.graph, [value.producer for value in self.wide if value.producer is not None])
 
     def _widen(self, node: Node) -> None:
         inputs = [self._copy(node, index) for index in range(len(node.inputs))]
@@ -159,41 +159,46 @@ def _cast(source: Value, target: Value) -> Node:
     return Node("Cast", [source], [target], {"to": target.dtype})
 
 
-def moved_halves(node: Node) -> list[Value]:
+def moved_halves(node: Node) -> set[Value]:
     """The 16-bit floats that a node moves as they are, which it could move as float32; constants are not among them."""
-    values = [value for value in (*node.inputs, *node.outputs) if value is not None and is_half(value)]
+    values = {value for value in (*node.inputs, *node.outputs) if value is not None and is_half(value)}
     stored = [value.data for value in values if value.data is not None]
-    if not node.is_op(*_MOVING) or computes_halves(node) or any(data.size >= STORED_FROM for data in stored):
-        return []
-    return [value for value in values if value.data is None]
+    if not node.is_op(*_MOVING, *_PICKING) or computes_halves(node) or any(d.size >= STORED_FROM for d in stored):
+        return set()
+    return {value for value in values if value.data is None}
 
 
-def _held(graph: Graph) -> set[Value]:
-    """The 16-bit floats that float32 holds in memory: what an operator that computes float32 reads or writes, if what
-    makes it can write float32; what moves elements has one type on all sides. Inputs and outputs of the graph stay.
+def _held(graph: Graph) -> tuple[set[Value], set[Node]]:
+    """The 16-bit floats that float32 holds in memory, and the nodes that move such.
 
-    A value on its way to the one elementwise operator that it can be fused with is never in memory."""
-    group: dict[Value, list[Value]] = {}
+    They are what an operator that computes float32 reads, or writes (elementwise operators behind it included, since
+    these are fused with it), and what is made of it by moving; inputs and outputs of the graph are not. A value on its
+    way to the one elementwise operator that it can be fused with is never in memory."""
     kept = {value for value in (*graph.inputs, *graph.outputs) if is_half(value)}
-    asked: set[Value] = set()
+    read: set[Value] = set()
+    written: set[Value] = set()
+    moving: list[Node] = []
     for node in graph.nodes:
-        moved = moved_halves(node)
-        members = list(dict.fromkeys(member for value in moved for member in group.get(value, [value])))
-        group.update(dict.fromkeys(members, members))
+        halves = [value for value in node.inputs if value is not None and is_half(value) and value.data is None]
         made = [value for value in node.outputs if value is not None and is_half(value)]
         if computes_halves(node):
-            asked.update(value for value in node.inputs if value is not None and is_half(value) and value.data is None)
-            asked.update(value for value in made if not _is_passed_on(value))
-        elif not moved and not ops.is_elementwise(node):
+            read.update(halves)
+            written.update(made)
+        elif ops.is_elementwise(node):
+            if any(value in written and _is_passed_on(value) for value in halves):
+                written.update(made)
+            if _is_widening(node) and not all(map(ops.is_elementwise, node.output.users)):
+                read.update(halves)
+        elif moved_halves(node) and not kept.intersection((*made, *halves) if node.is_op(*_PICKING) else made):
+            moving.append(node)
+        else:
             kept.update(made)
-        elif _is_widening(node) and not all(map(ops.is_elementwise, node.output.users)):
-            asked.update(value for value in node.inputs if value is not None and value.data is None)
-    held: set[Value] = set()
-    for value in asked - kept:
-        members = group.get(value, [value])
-        if not any(member in kept for member in members):
-            held.update(members)
-    return held
+    held = {*read, *(value for value in written if not _is_passed_on(value))}
+    moved: set[Node] = set()
+    while more := [node for node in moving if node not in moved and (moved_halves(node) - kept) & held]:
+        moved.update(more)
+        held.update(value for node in more for value in moved_halves(node))
+    return held - kept, moved
 
 
 def _is_widening(node: Node) -> bool:
