@@ -1,17 +1,18 @@
-"""What integer tensors hold before there is a graph: constants, and arithmetic on them and on declared sizes."""
+"""What is known of tensors before there is a graph: shapes, constants, and arithmetic on both."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from onnx import AttributeProto, NodeProto, TensorProto, helper
+import onnx
+from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, helper
 
 from mcpc.errors import McpcError
 from mcpc.ir import DType, Node, TensorType, Value, symbol
-from mcpc.onnx_structure import label
+from mcpc.onnx_structure import label, subgraphs, walk
 from mcpc.onnx_tensors import Array, ExternalData, dtype_of, read_tensor
 from mcpc.ops import InferContext, find
 from mcpc.ops.context import SMALL
@@ -84,3 +85,29 @@ def _attribute(attribute: AttributeProto) -> Any:
     if attribute.name == "to":
         return dtype_of(attribute.i, "to")
     return helper.get_attribute_value(attribute)
+
+
+def declared_shapes(model: ModelProto) -> Iterator[tuple[str, Shape]]:
+    """What ONNX's shape inference finds out, by name. Only the types of the model's inputs are believed, and the ranks
+    of those of nested graphs: the rest is often stale."""
+    copy = ModelProto()
+    copy.CopyFrom(model)
+    nested = [graph for node in walk(copy.graph.node) for graph in subgraphs(node)]
+    for graph in (copy.graph, *nested):
+        del graph.value_info[:]
+        for info in graph.output:
+            if info.type.HasField("tensor_type"):
+                info.type.tensor_type.ClearField("shape")
+    for graph in nested:
+        for info in graph.input:
+            for size in info.type.tensor_type.shape.dim:
+                size.Clear()
+    with contextlib.suppress(Exception):  # plain RuntimeError and its relatives
+        copy = onnx.shape_inference.infer_shapes(copy, data_prop=True)
+    for graph in (copy.graph, *(graph for node in walk(copy.graph.node) for graph in subgraphs(node))):
+        for info in (*graph.input, *graph.value_info):
+            if info.type.HasField("tensor_type") and info.type.tensor_type.HasField("shape"):
+                sizes = info.type.tensor_type.shape.dim
+                yield info.name, tuple(size.dim_value if size.HasField("dim_value") else None for size in sizes)
+        for tensor in graph.initializer:
+            yield tensor.name, tuple(tensor.dims)

@@ -6,19 +6,17 @@ What reads a sequence becomes operators on these tensors. Of a list that a Loop 
 
 from __future__ import annotations
 
-import contextlib
 import graphlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
-import onnx
-from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto, helper
+from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, ValueInfoProto, helper
 
 from mcpc.errors import McpcError, ModelError, Problems
 from mcpc.ir import Value
-from mcpc.onnx_contents import Contents, Shape
+from mcpc.onnx_contents import Contents, declared_shapes
 from mcpc.onnx_structure import label, reads, subgraphs, walk
 from mcpc.onnx_tensors import Array
 from mcpc.sequence_loops import SequenceLoop
@@ -37,7 +35,7 @@ def resolve_sequences(model: ModelProto, constants: dict[str, Array], problems: 
         return set()
     graphs = [model.graph, *(graph for node in nodes for graph in subgraphs(node))]
     names = Counter(name for graph in graphs for name in _own_names(graph))
-    shapes = {name: shape for name, shape in _shapes(model) if names[name] == 1}
+    shapes = {name: shape for name, shape in declared_shapes(model) if names[name] == 1}
     tensors = Tensors({*names, *constants, *(node.name for node in nodes)}, constants, shapes)
     scope = Scope(model.graph, Contents())
     for name, array in constants.items():
@@ -258,9 +256,10 @@ class _Resolver:
         elif any(lists):
             node.fail(f"operator {proto.op_type} of sequences of tensors is not supported")
         else:
+            dead = _forget(node) if operator == "If" else None
             bodies = self.bodies(node, {})
             if operator == "If" and len(bodies) == 2:
-                _unite(node, bodies)
+                _unite(node, bodies, dead)
             for body in bodies:
                 for info in body.graph.output:
                     if body.find(info.name) is not None:
@@ -281,46 +280,67 @@ class _Resolver:
         return bodies
 
 
-def _unite(node: _Rewriter, branches: Sequence[Scope]) -> None:
-    """Let an If give the tensors of the sequences that both its branches make."""
+def _forget(node: _Rewriter) -> int | None:
+    """Empty the branch of an If that is never taken; which of its graphs that is, None where only a run shows it."""
+    numbers, _ = node.numbers(0)
+    taken = numbers[0] if numbers else None
+    graphs = {
+        attribute.name: attribute.g for attribute in node.node.attribute if attribute.type == AttributeProto.GRAPH
+    }
+    dead = "else_branch" if taken else "then_branch"
+    if taken is None or len(graphs) != 2 or dead not in graphs:
+        return None
+    outputs = len(graphs[dead].output)
+    graphs[dead].Clear()
+    _set_outputs(graphs[dead], [node.operand(0)] * outputs)
+    return list(graphs).index(dead)
+
+
+def _set_outputs(graph: GraphProto, names: Iterable[str]) -> None:
+    del graph.output[:]
+    graph.output.extend(ValueInfoProto(name=name) for name in names)
+
+
+def _unite(node: _Rewriter, branches: Sequence[Scope], dead: int | None) -> None:
+    """Let an If give the tensors of the sequences that its branches make; the ``dead`` one need not make any."""
     proto = node.node
     ends = [[info.name for info in branch.graph.output] for branch in branches]
     if any(len(names) < len(proto.output) for names in ends):
         node.fail(f"its branches have {' and '.join(str(len(names)) for names in ends)} outputs", "E104")
     united: list[tuple[str, ...]] = []  # a result, and what it is in each branch
+    live = [index for index in range(len(branches)) if index != dead]
     for name, *given in zip(proto.output, *ends, strict=False):
-        lists = [branch.find(each) for branch, each in zip(branches, given, strict=True)]
-        if not any(lists):
+        lists = {branches[index]: branches[index].find(given[index]) for index in live}
+        if not any(lists.values()):
             united.append((name, *given))
+            if dead is not None:
+                node.scope.know(name, branches[live[0]].value(given[live[0]]))
             continue
         parts: list[Part] = []
-        for part, *others in _paired(node, name, branches, lists):
+        for each in _paired(node, name, lists):
+            part = each[0]
             if not isinstance(part, Grown):
-                tensors = [each.tensor for each in (part, *others) if not isinstance(each, Grown)]
+                tensors = [other.tensor for other in each if not isinstance(other, Grown)]
                 part = replace(part, tensor=node.tensors.fresh(f"{name}.{len(parts)}"))
                 node.remember_common(part.tensor, tensors)
-                united.append((part.tensor, *tensors))
+                by_branch = dict(zip(lists, tensors, strict=True))
+                united.append((part.tensor, *(by_branch.get(branch, node.operand(0)) for branch in branches)))
             parts.append(part)
         node.scope.lists[name] = List(tuple(parts), node.graph)
     del proto.output[:]
     proto.output.extend(result for result, *_ in united)
     for index, branch in enumerate(branches, 1):
-        del branch.graph.output[:]
-        branch.graph.output.extend(ValueInfoProto(name=names[index]) for names in united)
+        _set_outputs(branch.graph, [names[index] for names in united])
 
 
-def _paired(
-    node: _Rewriter, name: str, branches: Sequence[Scope], lists: Sequence[List | None]
-) -> list[tuple[Part, ...]]:
+def _paired(node: _Rewriter, name: str, lists: Mapping[Scope, List | None]) -> list[tuple[Part, ...]]:
     """What result ``name`` of an If consists of in each branch, part by part, which are of one kind."""
-    known = [seq for seq in lists if seq is not None]
+    known = {branch: seq for branch, seq in lists.items() if seq is not None}
     if len(known) < len(lists):
         node.fail(f"output {name} is a sequence in one branch and a tensor in the other", "E104")
-    if len({tuple(map(_kind, seq.parts)) for seq in known}) == 1:
-        return list(zip(*(seq.parts for seq in known), strict=True))
-    singles = [
-        Builder(node.tensors, branch.graph, node.node).singles(seq) for branch, seq in zip(branches, known, strict=True)
-    ]
+    if len({tuple(map(_kind, seq.parts)) for seq in known.values()}) == 1:
+        return list(zip(*(seq.parts for seq in known.values()), strict=True))
+    singles = [Builder(node.tensors, branch.graph, node.node).singles(seq) for branch, seq in known.items()]
     counts = ["a number that only a run shows" if names is None else str(len(names)) for names in singles]
     if None in singles or len(set(counts)) > 1:
         node.fail(f"its branches make sequences of {' and '.join(counts)} tensors of output {name}")
@@ -358,29 +378,3 @@ def _sorted(nodes: Sequence[NodeProto]) -> list[NodeProto]:
         index: [makers[name] for name in sorted(reads(node)) if name in makers] for index, node in enumerate(nodes)
     }
     return [nodes[index] for index in graphlib.TopologicalSorter(needs).static_order()]
-
-
-def _shapes(model: ModelProto) -> Iterator[tuple[str, Shape]]:
-    """What ONNX's shape inference finds out, by name. Only the types of the model's inputs are believed, and the ranks
-    of those of nested graphs: the rest is often stale."""
-    copy = ModelProto()
-    copy.CopyFrom(model)
-    nested = [graph for node in walk(copy.graph.node) for graph in subgraphs(node)]
-    for graph in (copy.graph, *nested):
-        del graph.value_info[:]
-        for info in graph.output:
-            if info.type.HasField("tensor_type"):
-                info.type.tensor_type.ClearField("shape")
-    for graph in nested:
-        for info in graph.input:
-            for size in info.type.tensor_type.shape.dim:
-                size.Clear()
-    with contextlib.suppress(Exception):  # plain RuntimeError and its relatives
-        copy = onnx.shape_inference.infer_shapes(copy, data_prop=True)
-    for graph in (copy.graph, *(graph for node in walk(copy.graph.node) for graph in subgraphs(node))):
-        for info in (*graph.input, *graph.value_info):
-            if info.type.HasField("tensor_type") and info.type.tensor_type.HasField("shape"):
-                sizes = info.type.tensor_type.shape.dim
-                yield info.name, tuple(size.dim_value if size.HasField("dim_value") else None for size in sizes)
-        for tensor in graph.initializer:
-            yield tensor.name, tuple(tensor.dims)

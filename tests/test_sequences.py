@@ -478,6 +478,45 @@ def test_branches_that_make_lists(tmp_path: Path) -> None:
     )
 
 
+def test_branches_that_shapes_decide(tmp_path: Path) -> None:
+    check(
+        """
+        decided (float[N,5] x) => (float[N,2] a, float[N,K] b, int64 n)
+        <int64 one = {1}, int64 two = {2}, int64 zero = {0}, int64[1] minus_one = {-1}, int64 last = {-1}>
+        {
+            sizes = Shape(x)
+            five = Gather(sizes, one)
+            count = Div(five, two)
+            full = Reshape(count, minus_one)
+            left = Mod(five, two)
+            equal = Expand(two, full)
+            uneven = Greater(left, zero)
+            splits = If(uneven) <
+                then_branch = yes () => (int64[M] more) {
+                    end = Reshape(left, minus_one)
+                    more = Concat<axis = 0>(equal, end)
+                },
+                else_branch = no () => (int64[L] same) { same = Identity(equal) }>
+            parts = SplitToSequence<axis = 1>(x, splits)
+            n = SequenceLength(parts)
+            empty = SequenceEmpty()
+            m = SequenceLength(empty)
+            is_empty = Equal(m, zero)
+            list = If(is_empty) <
+                then_branch = yes2 () => (seq(float) first) { first = Identity(parts) },
+                else_branch = no2 () => (seq(float) second) {
+                    old = SequenceAt(empty, zero)
+                    second = SequenceConstruct(old)
+                }>
+            a = SequenceAt(list, zero)
+            b = SequenceAt(list, last)
+        }
+        """,
+        tmp_path,
+        {"x": [3, 5]},
+    )
+
+
 # ---- SequenceMap and names
 
 
