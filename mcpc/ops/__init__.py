@@ -12,6 +12,7 @@ from mcpc.ops import (  # noqa: F401
     composed,
     contrib,
     contrib_attention,
+    contrib_earlier,
     contrib_quantized,
     contrib_weights,
     control,

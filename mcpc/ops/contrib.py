@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from mcpc.ir import MCPC, DType, Graph, Node, TensorType, Value
-from mcpc.ops.context import InferContext, attribute, choice, fail, number
+from mcpc.ops.context import InferContext, attribute, axis_of, choice, fail, number
 from mcpc.ops.inference import infer_node
 from mcpc.ops.registry import ACCUMULATED, OpDef, moves, register
 
@@ -29,15 +29,16 @@ class Expansion:
     def __call__(self, op: str, *inputs: Value | None, **attrs: Any) -> Value:
         return self.several(op, 1, *inputs, **attrs)[0]
 
-    def several(self, op: str, count: int, *inputs: Value | None, **attrs: Any) -> list[Value]:
-        """The outputs of a new node."""
+    def several(self, op: str, outputs: int | Sequence[bool], *inputs: Value | None, **attrs: Any) -> list[Value]:
+        """The outputs of a new node; ``outputs`` says how many, or which it has."""
+        asked = [True] * outputs if isinstance(outputs, int) else outputs
         name = self.graph.fresh(f"{self.node.name}.{op}")
-        names = [name, *(self.graph.fresh(name) for _ in range(count - 1))]
-        outputs = [Value(each, TensorType(DType.float32, None)) for each in names]
-        node = Node(op, inputs, outputs, attrs, name)
+        names = [name, *(self.graph.fresh(name) for _ in asked[1:])]
+        made = [Value(n, TensorType(DType.float32, None)) if a else None for n, a in zip(names, asked, strict=True)]
+        node = Node(op, inputs, made, attrs, name)
         infer_node(node, self.context)
         self.nodes.append(node)
-        return outputs
+        return [value for value in made if value is not None]
 
     def fused(self, kind: str, body: Graph, *inputs: Value) -> Value:
         """The output of a new node that computes what ``body`` does."""
@@ -111,23 +112,30 @@ def stands_for(*names: str, domain: str = DOMAIN, versions: tuple[int, int] = (1
 # ---- products
 
 
-def _transposed(e: Expansion, value: Value) -> Value:
-    """The last two axes exchanged."""
-    rank = value.type.rank
+def _factor(e: Expansion, index: int) -> Value:
+    """A or B: its batches moved to the front from behind the first axis, its last two axes exchanged."""
+    x, name = e.input(index), "AB"[index]
+    rank = x.type.rank
     if rank is None:
-        fail(e.node, f"the rank of %{value.name} is not known", "E108")
-    return e("Transpose", value, perm=[*range(rank - 2), rank - 1, rank - 2]) if rank > 1 else value
+        fail(e.node, f"the rank of %{x.name} is not known", "E108")
+    perm = list(range(rank))
+    if attribute(e.node, f"transBatch{name}", 0) and rank > 2:
+        perm = [*perm[1:-1], 0, perm[-1]]
+    if attribute(e.node, f"trans{name}", 0) and rank > 1:
+        perm[-2:] = perm[:-3:-1]
+    return x if perm == list(range(rank)) else e("Transpose", x, perm=perm)
 
 
 @stands_for("FusedMatMul", "TransposeMatMul")
 def fused_matmul(e: Expansion) -> Sequence[Value | None]:
-    """alpha A' B', where ' may exchange the last two axes."""
-    for name in ("transBatchA", "transBatchB"):
-        if attribute(e.node, name, 0):
-            e.refuse(name)
-    a, b = (_transposed(e, e.input(i)) if attribute(e.node, f"trans{'AB'[i]}", 0) else e.input(i) for i in range(2))
-    product, alpha = e("MatMul", a, b), e.number("alpha", 1.0)
+    """alpha A' B'."""
+    product, alpha = e("MatMul", _factor(e, 0), _factor(e, 1)), e.number("alpha", 1.0)
     return [product if alpha == 1.0 else e("Mul", product, e.scalar(alpha, product))]
+
+
+@stands_for("MatMulInteger16")
+def matmul_integer16(e: Expansion) -> Sequence[Value | None]:
+    return [e("MatMul", *(e("Cast", e.input(index), to=DType.int32) for index in range(2)))]
 
 
 #: Activations by the names of their parameters.
@@ -225,30 +233,42 @@ def skip_rms_normalization(e: Expansion) -> Sequence[Value | None]:
     return [e("RMSNormalization", total, e.input(2), epsilon=e.number("epsilon", 1e-12)), None, None, total]
 
 
+@stands_for("SimplifiedLayerNormalization")
 @stands_for("SimplifiedLayerNormalization", domain="")
 def rms_normalization(e: Expansion) -> Sequence[Value | None]:
-    if e.is_asked(1):
-        e.refuse("statistics")
-    axis, epsilon = attribute(e.node, "axis", -1), e.number("epsilon", 1e-5)
-    return [e("RMSNormalization", e.input(0), e.input(1), axis=axis, epsilon=epsilon)]
+    """RMSNormalization, and what it divides by: 1 / sqrt(mean of squares + epsilon)."""
+    x, axis, epsilon = e.input(0), attribute(e.node, "axis", -1), e.number("epsilon", 1e-5)
+    result = e("RMSNormalization", x, e.input(1), axis=axis, epsilon=epsilon)
+    if not e.is_asked(1):
+        return [result]
+    if x.type.rank is None:
+        fail(e.node, f"the rank of %{x.name} is not known", "E108")
+    wide = x if x.dtype is DType.float64 else e("Cast", x, to=DType.float32)
+    axes = e.ints(*range(axis_of(e.node, axis, x.type.rank), x.type.rank))
+    mean = e("ReduceMean", e("Mul", wide, wide), axes, keepdims=1)
+    return [result, e("Reciprocal", e("Sqrt", e("Add", mean, e.scalar(epsilon, mean))))]
 
 
 @stands_for("EmbedLayerNormalization")
 def embed_layer_normalization(e: Expansion) -> Sequence[Value | None]:
-    """Words, positions and segments, looked up, summed and normalised; the number of words as mask_index."""
-    ids, segments, mask, positions = e.input(0), e.node.input(1), e.node.input(7), e.node.input(8)
-    total = e("Gather", e.input(2), ids, axis=0)
+    tables = [e.node.input(index) for index in range(2, 7)]
+    return embedded(e, tables, e.node.input(8))
+
+
+def embedded(e: Expansion, tables: Sequence[Value | None], positions: Value | None) -> Sequence[Value | None]:
+    """Words, positions and segments, looked up, summed and normalised; the number of words as mask_index; the sum.
+    ``tables`` are the three, scale and bias."""
+    words, places, kinds, gamma, beta = tables
+    ids, segments, mask = e.input(0), e.node.input(1), e.node.input(7)
+    total = e("Gather", words, ids, axis=0)
     if positions is None:
-        length = e("Shape", ids, start=1, end=2)
-        table = e("Slice", e.input(3), e.ints(0), length, e.ints(0))
-        total = e("Add", total, table)
+        total = e("Add", total, e("Slice", places, e.ints(0), e.size(ids, 1), e.ints(0)))
     else:
-        total = e("Add", total, e("Gather", e.input(3), positions, axis=0))
+        total = e("Add", total, e("Gather", places, positions, axis=0))
     if segments is not None:
-        total = e("Add", total, e("Gather", e.input(4), segments, axis=0))
-    result = e("LayerNormalization", total, e.input(5), e.node.input(6), epsilon=e.number("epsilon", 1e-12))
+        total = e("Add", total, e("Gather", kinds, segments, axis=0))
+    result = e("LayerNormalization", total, gamma, beta, epsilon=e.number("epsilon", 1e-12))
     if not e.is_asked(1):
         return [result, None, total]
-    if mask is None:
-        return [result, e("ReduceSum", e("Sub", ids, ids), e.ints(1), keepdims=0), total]
-    return [result, e("ReduceSum", mask, e.ints(1), keepdims=0), total]
+    counted = e("Sub", ids, ids) if mask is None else mask
+    return [result, e("ReduceSum", counted, e.ints(1), keepdims=0), total]

@@ -247,7 +247,8 @@ def group_query_attention(e: Expansion) -> Sequence[Value | None]:
     if not e.is_asked(3):
         return [_side_by_side(e, e("Attention", q, k, v, bias, None, None, seen, **attrs)), k, v]
     mode = {1: 2, 2: 3}.get(attribute(e.node, "qk_output", 0), 0)
-    y, *_, scores = e.several("Attention", 4, q, k, v, bias, None, None, seen, **attrs, qk_matmul_output_mode=mode)
+    operands, asked = (q, k, v, bias, None, None, seen), (True, False, False, True)
+    y, scores = e.several("Attention", asked, *operands, **attrs, qk_matmul_output_mode=mode)
     return [_side_by_side(e, y), k, v, e("Where", e("IsInf", scores), e.scalar(0.0, scores), scores)]
 
 

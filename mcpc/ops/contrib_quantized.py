@@ -3,11 +3,14 @@ or quantised again, they are ONNX's integer products and its operators on what D
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+
+import numpy as np
 
 from mcpc.ir import DType, Value
 from mcpc.ops.context import attribute, fail
-from mcpc.ops.contrib import Expansion, stands_for
+from mcpc.ops.contrib import Expansion, embedded, stands_for
+from mcpc.ops.contrib_attention import projected_attention
 
 
 def _given(*inputs: Value | None) -> list[Value]:
@@ -39,12 +42,10 @@ def binary(e: Expansion) -> Sequence[Value | None]:
     return _stored(e, result, e.input(6), e.node.input(7), e.input(0))
 
 
-@stands_for("QLinearSigmoid", "QLinearLeakyRelu", "QLinearReduceMean", "QLinearAveragePool")
+@stands_for("QLinearSigmoid", "QLinearLeakyRelu", "QLinearReduceMean")
 def unary(e: Expansion) -> Sequence[Value | None]:
-    if attribute(e.node, "channels_last", 0):
-        e.refuse("channels_last")
-    attrs = {name: value for name, value in e.node.attrs.items() if name not in ("channels_last", "axes")}
-    axes = [e.ints(*e.node.attrs["axes"])] if "axes" in e.node.attrs else []
+    attrs = dict(e.node.attrs)
+    axes = [e.ints(*map(int, attrs.pop("axes")))] if "axes" in attrs else []
     result = e(e.node.op.removeprefix("QLinear"), _real(e, 0), *axes, **attrs)
     return _stored(e, result, e.input(3), e.node.input(4), e.input(0))
 
@@ -52,24 +53,11 @@ def unary(e: Expansion) -> Sequence[Value | None]:
 @stands_for("QLinearSoftmax")
 def softmax(e: Expansion) -> Sequence[Value | None]:
     """Before opset 13 all axes from ``axis`` on are one."""
-    x, rank = e.input(0), e.input(0).type.rank
-    axis = attribute(e.node, "axis", -1)
-    if attribute(e.node, "opset", 13) < 13 and rank is not None and axis % rank != rank - 1:
-        e.refuse("an axis that stands for several")
-    return _stored(e, e("Softmax", _real(e, 0), axis=axis), e.input(3), e.node.input(4), x)
-
-
-@stands_for("QLinearGlobalAveragePool")
-def global_pool(e: Expansion) -> Sequence[Value | None]:
-    x, rank = _real(e, 0), e.input(0).type.rank
-    is_last = attribute(e.node, "channels_last", 0)
-    if is_last:
-        if rank is None:
-            fail(e.node, "the rank of the input is not known", "E108")
-        x = e("Transpose", x, perm=[0, rank - 1, *range(1, rank - 1)])
-    result = e("GlobalAveragePool", x)
-    if is_last and rank is not None:
-        result = e("Transpose", result, perm=[0, *range(2, rank), 1])
+    x, axis = _real(e, 0), attribute(e.node, "axis", -1)
+    if attribute(e.node, "opset", 13) < 13:
+        result = e("Reshape", e("Softmax", e("Flatten", x, axis=axis), axis=-1), e("Shape", x))
+    else:
+        result = e("Softmax", x, axis=axis)
     return _stored(e, result, e.input(3), e.node.input(4), e.input(0))
 
 
@@ -83,6 +71,47 @@ def concat(e: Expansion) -> Sequence[Value | None]:
 def where(e: Expansion) -> Sequence[Value | None]:
     result = e("Where", e.input(0), _real(e, 1), _real(e, 4))
     return _stored(e, result, e.input(7), e.node.input(8), e.input(1))
+
+
+# ---- images, which may lie channels-last
+
+
+def _on_images(e: Expansion, x: Value, is_last: bool, compute: Callable[[Value], Value]) -> Value:
+    """``compute`` of images whose channels are axis 1, for such whose channels are the last axis."""
+    rank = x.type.rank
+    if not is_last:
+        return compute(x)
+    if rank is None:
+        fail(e.node, f"the rank of %{x.name} is not known", "E108")
+    result = compute(e("Transpose", x, perm=[0, rank - 1, *range(1, rank - 1)]))
+    return e("Transpose", result, perm=[0, *range(2, rank), 1])
+
+
+@stands_for("QLinearAveragePool", "QLinearGlobalAveragePool")
+def average_pool(e: Expansion) -> Sequence[Value | None]:
+    attrs = dict(e.node.attrs)
+    is_last, op = bool(attrs.pop("channels_last", 0)), e.node.op.removeprefix("QLinear")
+    result = _on_images(e, _real(e, 0), is_last, lambda x: e(op, x, **attrs))
+    return _stored(e, result, e.input(3), e.node.input(4), e.input(0))
+
+
+@stands_for("NhwcMaxPool")
+def max_pool(e: Expansion) -> Sequence[Value | None]:
+    return [_on_images(e, e.input(0), True, lambda x: e("MaxPool", x, **e.node.attrs))]
+
+
+@stands_for("QLinearConv")
+def conv(e: Expansion) -> Sequence[Value | None]:
+    attrs = dict(e.node.attrs)
+    is_last = bool(attrs.pop("channels_last", 0))
+    return [_on_images(e, e.input(0), is_last, lambda x: e("QLinearConv", x, *e.node.inputs[1:], **attrs))]
+
+
+@stands_for("QEmbedLayerNormalization")
+def embed(e: Expansion) -> Sequence[Value | None]:
+    """Tables, scale and bias are inputs 2 to 6, their scales 8 to 12, their zero points 13 to 17."""
+    given = [(e.node.input(at), e.node.input(at + 6), e.node.input(at + 11)) for at in range(2, 7)]
+    return embedded(e, [None if table[0] is None else e("DequantizeLinear", *_given(*table)) for table in given], None)
 
 
 # ---- products
@@ -120,3 +149,35 @@ def gemm(e: Expansion) -> Sequence[Value | None]:
     result = result if alpha == 1.0 else e("Mul", result, e.scalar(alpha, result))
     scale = e.node.input(7)
     return [result] if scale is None else _stored(e, result, scale, e.node.input(8), e.input(0))
+
+
+@stands_for("QAttention")
+def attention(e: Expansion) -> Sequence[Value | None]:
+    """Attention of the quantised input and weights; queries, keys and values in float."""
+    sums = e("MatMulInteger", e.input(0), e.input(1), e.node.input(6), e.node.input(7))
+    qkv = _scaled(e, sums, [e.input(3), e.input(4)], e.input(2))
+    return projected_attention(e, qkv, e.node.input(5), e.node.input(8))
+
+
+# ---- recurrent networks
+
+
+@stands_for("DynamicQuantizeLSTM")
+def lstm(e: Expansion) -> Sequence[Value | None]:
+    """An LSTM whose weights [directions, in, 4 hidden] are stored in bytes, computed in float: ONNX Runtime quantises
+    the operands of each product anew, which costs it accuracy."""
+
+    def weights(at: int, parameters: int) -> Value:
+        """[directions, 4 hidden, in], with a scale for each direction, or each of its columns."""
+        stored, scale, zero = (e.node.input(index) for index in (at, parameters, parameters + 1))
+        data, factor = (None if value is None else value.data for value in (stored, scale))
+        if data is None or factor is None or (zero is not None and zero.data is None):
+            e.refuse("computed weights")
+        point = 0 if zero is None or zero.data is None else zero.data.astype(np.float32).reshape(len(data), 1, -1)
+        real = (data.astype(np.float32) - point) * factor.reshape(len(data), 1, -1)
+        return e.graph.constant(f"{e.node.name}.weights", np.ascontiguousarray(real.transpose(0, 2, 1)))
+
+    inputs = [e.input(0), weights(1, 8), weights(2, 10), *(e.node.input(index) for index in range(3, 8))]
+    asked = [e.is_asked(index) for index in range(3)]
+    made = iter(e.several("LSTM", asked, *inputs, **e.node.attrs))
+    return [next(made) if is_asked else None for is_asked in asked]

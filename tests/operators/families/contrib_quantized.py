@@ -65,6 +65,61 @@ FAMILY.graph(
 op("QLinearWhere", "QLinearWhere", np.array([True, False, True]), *linear(ints(U8, 3), 0.02, 1),
    *linear(ints(U8, 2, 3), 0.05, 9), scalar(0.06), scalar(3, U8))  # fmt: skip
 
+for opset, axis in ((11, 1), (13, 0)):
+    FAMILY.graph(
+        f"QLinearSoftmax of opset {opset}",
+        lambda g, opset=opset, axis=axis: g(
+            "DequantizeLinear",
+            g(
+                "QLinearSoftmax",
+                *(*linear(ints(U8, 3, 2, 4), 0.05, 9), scalar(1 / 255), scalar(0, U8)),
+                domain="com.microsoft",
+                axis=axis,
+                opset=opset,
+            ),
+            scalar(1 / 255),
+        ),
+        judges=(ORT,),
+        because="ONNX Runtime's exponentials are a table: a step more or less",
+        tolerance=0.01,
+    )
+op("QLinearConcat of a constant", "QLinearConcat", scalar(0.03), scalar(2, U8), *linear(ints(U8, 2, 3), 0.02, 1),
+   W(ints(U8, 2, 4)), scalar(0.05), scalar(9, U8), axis=1)  # fmt: skip
+
+# ---- channels-last images
+NHWC = linear(ints(U8, 2, 6, 6, 4), 0.0213, 3)
+POOL: dict[str, Any] = {"kernel_shape": [3, 3], "strides": [2, 2], "channels_last": 1}
+op("QLinearAveragePool, channels last", "QLinearAveragePool", *NHWC, scalar(0.02), scalar(4, U8), **POOL)
+op("QLinearAveragePool, channels last, ceiling", "QLinearAveragePool", *NHWC, scalar(0.02), scalar(4, U8), **POOL,
+   pads=[1, 0, 1, 1], ceil_mode=1)  # fmt: skip
+op("QLinearAveragePool, channels last, pads count", "QLinearAveragePool", *NHWC, scalar(0.02), scalar(4, U8), **POOL,
+   pads=[1, 0, 1, 1], count_include_pad=1)  # fmt: skip
+op("NhwcMaxPool", "NhwcMaxPool", NHWC[0], kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])
+op("NhwcMaxPool of int8", "NhwcMaxPool", ints(I8, 2, 6, 6, 4), kernel_shape=[2, 2])
+CONV = W(ints(I8, 5, 4, 3, 3, most=60)), W(scales(5)), W(np.zeros(5, I8)), scalar(0.3), scalar(7, U8)
+op("QLinearConv, channels last", "QLinearConv", *NHWC, *CONV, W(np.arange(5, dtype=np.int32) * 50), channels_last=1,
+   pads=[1, 1, 1, 1], strides=[2, 2])  # fmt: skip
+op("QLinearConv, channels first", "QLinearConv", *linear(ints(U8, 2, 4, 6, 6), 0.0213, 3), *CONV)
+
+# ---- other integers
+for dtype, most in ((np.int16, 900), (np.uint16, 900), (DType.int4.numpy, 7), (DType.uint4.numpy, 15)):
+    name, zero = np.dtype(dtype).name, W(np.array(3, dtype))
+    op(f"DequantizeLinear of {name}", "DequantizeLinear", W(ints(U8, 2, 9, most=min(most, 7)).astype(dtype)),
+       scalar(0.03), zero)  # fmt: skip
+    FAMILY.graph(
+        f"QuantizeLinear to {name} and back",
+        lambda g, zero=zero: g(
+            "DequantizeLinear",
+            g("QuantizeLinear", (2, 9), scalar(0.21), zero, domain="com.microsoft"),
+            *(scalar(0.21), zero),
+            domain="com.microsoft",
+        ),
+        judges=(ORT,),
+        because="onnx.reference knows ONNX's operators only",
+    )
+op("QuantizeLinear by axis", "QuantizeLinear", (2, 9), W(scales(9)), W(np.arange(9).astype(U8)), axis=1)
+op("DequantizeLinear by axis", "DequantizeLinear", ints(I8, 2, 9), W(scales(2)), W(np.arange(2).astype(I8)), axis=0)
+
 # ---- products
 X = ints(U8, 3, 12)
 op("MatMulIntegerToFloat", "MatMulIntegerToFloat", X, W(ints(I8, 12, 9, most=60)), scalar(0.02), W(scales(9)),
@@ -90,6 +145,49 @@ GEMM = (
 )
 op("QGemm", "QGemm", *GEMM, scalar(0.4), scalar(9, U8), transB=1)
 op("QGemm in float", "QGemm", *GEMM, transB=1, alpha=0.5)
+
+op("QGemm of int8", "QGemm", ints(I8, 3, 12), scalar(0.02), scalar(5, I8), W(ints(I8, 12, 9)), W(scales(9)),
+   W(np.zeros(9, I8)), W(np.arange(9, dtype=np.int32)), scalar(0.4), scalar(-9, I8), alpha=0.5)  # fmt: skip
+op("QGemm, A transposed, without C", "QGemm", ints(U8, 12, 3), scalar(0.02), scalar(5, U8), W(ints(U8, 12, 9)),
+   scalar(0.03), scalar(7, U8), transA=1)  # fmt: skip
+op("MatMulIntegerToFloat of batches", "MatMulIntegerToFloat", ints(U8, 2, 3, 12), W(ints(I8, 12, 9, most=60)),
+   scalar(0.02), scalar(0.03), scalar(5, U8))  # fmt: skip
+op("MatMulIntegerToFloat of two inputs", "MatMulIntegerToFloat", ints(I8, 3, 12), ints(I8, 12, 9), scalar(0.02),
+   scalar(0.03))  # fmt: skip
+op("DynamicQuantizeMatMul of batches", "DynamicQuantizeMatMul", (2, 3, 12), W(ints(I8, 12, 9, most=60)), W(scales(9)))
+
+# ---- networks
+QKV = W(ints(I8, 8, 24, most=60)), W((24,)), scalar(0.02)
+MASK = np.array([[1, 1, 1, 0], [1, 1, 0, 0]], np.int32)
+op("QAttention", "QAttention", ints(U8, 2, 4, 8), *QKV, scalar(0.03), None, scalar(128, U8), scalar(0, I8), num_heads=2)
+op("QAttention by column, mask", "QAttention", ints(U8, 2, 4, 8), *QKV, W(scales(24)), MASK, scalar(128, U8),
+   W(np.zeros(24, I8)), num_heads=2)  # fmt: skip
+op("QAttention, past", "QAttention", ints(U8, 2, 4, 8), *QKV, scalar(0.03), None, scalar(128, U8), None,
+   (2, 2, 2, 3, 4), num_heads=2, unidirectional=1, outputs=2)  # fmt: skip
+IDS = np.array([[3, 1, 4, 1], [5, 2, 6, 0]], np.int32)
+TABLES = [W(ints(U8, *shape)) for shape in ((7, 8), (6, 8), (2, 8), (8,), (8,))]
+op("QEmbedLayerNormalization", "QEmbedLayerNormalization", IDS, MASK, *TABLES, MASK,
+   *(W(np.float32([0.02])) for _ in TABLES), *(W(np.array([9], U8)) for _ in TABLES), outputs=2)  # fmt: skip
+
+
+def lstm(name: str, *parameters: Any, directions: int = 1, more: tuple[Any, ...] = (), **attrs: Any) -> None:
+    """Sequences of 4 steps, 2 of them, of 5 numbers; 3 hidden ones."""
+    shapes = (directions, 5, 12), (directions, 3, 12)
+    case = {
+        "judges": (ORT,),
+        "because": "onnx.reference knows ONNX's operators only",
+        "tolerance": 0.03,
+    }
+    operands = ((4, 2, 5), *(W(ints(I8, *shape, most=60)) for shape in shapes), *more, *[None] * (5 - len(more)))
+    FAMILY.op(f"DynamicQuantizeLSTM{name}", "DynamicQuantizeLSTM", *operands, *parameters, case=case, outputs=3,
+              domain="com.microsoft", hidden_size=3, **attrs)  # fmt: skip
+
+
+ONE = W(np.float32([0.02])), W(np.zeros(1, I8))
+TWO = W(np.full((2, 12), 0.02, np.float32)), W(np.zeros((2, 12), I8))
+lstm("", *ONE, *ONE)
+lstm(", all inputs", *ONE, *ONE, more=(W((1, 24)), np.array([4, 2], np.int32), (1, 2, 3), (1, 2, 3), W((1, 9))))
+lstm(", both directions by column", *TWO, *TWO, directions=2, direction="bidirectional")
 
 # ---- weights of few bits: N 6, K 40 in blocks of 16
 few = "MatMulNBits"
