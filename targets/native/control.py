@@ -1,6 +1,6 @@
 """The order of the steps of If and Loop, from the last one back, as :mod:`.schedule` builds it.
 
-    If      branch → else;  then: …, copies, → end;  else: …, copies;  end
+    If      branch → else;  then: …, → end;  else: …;  end       (results that are no step's go through copies)
     Loop    copies of the initial values, start → end;  head: …, collect, carry, next → head;  end: count
 
 Bodies see what they capture as views. A carried value lies in one place in all iterations; where its size changes, the
@@ -42,8 +42,12 @@ def schedule_if(s: Scheduler, node: Node) -> None:
         body = node.bodies[name]
         for index, output in reversed(wanted):
             value = body.outputs[index]
-            s.add(control.copy(value, output))
             own = own_sizes(output, value.type.dims)
+            if not own and s.may_lie_elsewhere(value):
+                s.want(value)
+                s.view(value, output, 0)
+                continue
+            s.add(control.copy(value, output))
             if own:
                 s.add(control.set_sizes(own))
         _body(s, node, body, control)

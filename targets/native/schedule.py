@@ -117,6 +117,12 @@ class Scheduler:
             sizes.append(own if size in renamed else size)
         return Value(name, replace(type, shape=tuple(sizes)))
 
+    def may_lie_elsewhere(self, value: Value) -> bool:
+        """Whether a step of its own writes ``value``, which may do so in another's memory."""
+        node = value.producer
+        is_step = node is not None and not node.bodies and not self.is_known(value) and value.type.elements != 0
+        return is_step and self.origin(value) is value and id(value) not in self.schedule.views
+
     def origin(self, value: Value) -> Value:
         """The value whose memory ``value`` is part of."""
         node = value.producer
