@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from mcpc.errors import McpcError
-from mcpc.ir import Graph
+from mcpc.ir import Graph, Node, Value
 from mcpc.ops import InferContext, find
 from mcpc.ops.contrib import Contrib
 from mcpc.rewrite import control_flow_graphs, substitute
@@ -20,9 +22,14 @@ def expand_contrib(graph: Graph, context: InferContext) -> None:
                     nodes, outputs = definition.expand(node, context, inner)
                 except McpcError:
                     continue
-                inner.insert_before(node, nodes)
-                made = {id(value) for each in nodes for value in each.outputs}
-                for old, new in zip(node.outputs, outputs, strict=False):
-                    if old is not None and new is not None:
-                        substitute(inner, old, new, rename=id(new) in made)
-                inner.remove(node)
+                put_in_place(inner, node, nodes, outputs)
+
+
+def put_in_place(graph: Graph, node: Node, nodes: Sequence[Node], outputs: Sequence[Value | None]) -> None:
+    """Let ``nodes``, which compute ``outputs``, take the place of ``node``; None for outputs that nobody asks for."""
+    graph.insert_before(node, nodes)
+    made = {id(value) for each in nodes for value in each.outputs}
+    for old, new in zip(node.outputs, outputs, strict=False):
+        if old is not None and new is not None:
+            substitute(graph, old, new, rename=id(new) in made)
+    graph.remove(node)

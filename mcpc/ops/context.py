@@ -229,7 +229,8 @@ def attribute(node: Node, name: str, default: int) -> int:
 
 
 def number(node: Node, name: str, default: float) -> float:
-    value = node.attrs.get(name, default)
+    """ONNX stores numbers as float32: so is ``default``."""
+    value = node.attrs.get(name, float(np.float32(default)))
     if not isinstance(value, int | float):
         fail(node, f"attribute {name} is {value!r}, a number is needed", "E102")
     return float(value)

@@ -184,7 +184,7 @@ def _range_length(node: Node, context: InferContext) -> Dim | None:
         value.data.item() if value is not None and value.data is not None and value.data.size == 1 else None
         for value in node.inputs
     ]
-    if node.output.dtype.is_float or type_of(node, 0).dtype.is_float:
+    if type_of(node, 0).dtype.is_float:
         if any(item is None for item in items):
             return None
         start, limit, delta = (float(item) for item in items)  # type: ignore[arg-type]

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from mcpc.ir import Graph, Node, Value
+from mcpc.ops.context import number
 from mcpc.rewrite import Patch, constant_of, made_by, only_user, rule, uses_first_output_only
 
 from .shapes import same_type
@@ -131,7 +132,7 @@ def _batch_affine(node: Node, graph: Graph) -> tuple[Array, Array] | None:
     if len(known) < 4 or node.attrs.get("training_mode", 0) or not uses_first_output_only(node, graph):
         return None
     scale, bias, mean, variance = known
-    scale = scale / np.sqrt(variance + node.attrs.get("epsilon", 1e-5))
+    scale = scale / np.sqrt(variance + number(node, "epsilon", 1e-5))
     return scale, bias - mean * scale
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from mcpc import ops
-from mcpc.ir import Graph, Node, TensorType, Value
+from mcpc.ir import DType, Graph, Node, TensorType, Value
 from mcpc.ops.context import same, type_of
 from mcpc.ops.linear import convolution_of
 from mcpc.ops.reduce import REDUCTIONS, reduction_axes
@@ -26,6 +26,7 @@ from .strided import (
     channels_last,
     reads_strided,
     transposed_layout,
+    weight_layout,
     written_layout,
 )
 
@@ -61,7 +62,7 @@ def _spatial_wish(region: Region, node: Node) -> Wish:
     for value in node.inputs:
         full = value is not None and len(value.type.dims) == rank
         if value is not None and value is region.outer(anchor.input(1)) and region.is_computed(anchor.input(1)):
-            inputs.append(_weight_layout(anchor, rank))
+            inputs.append(weight_layout(anchor, rank))
         else:
             inputs.append(wanted if full and not any(value is weight for weight in weights) else KEEP)
     read_again = any(region.outer(value) is data for inner in region.chain for value in inner.inputs)
@@ -71,17 +72,12 @@ def _spatial_wish(region: Region, node: Node) -> Wish:
     return Wish(tuple(inputs), wanted)
 
 
-def _weight_layout(anchor: Node, rank: int) -> Layout:
-    """The order in which kernels read computed weights: output channels innermost (conv_nd.h)."""
-    return (*range(2, rank), 0, 1) if anchor.is_op("ConvTranspose") else (*range(2, rank), 1, 0)
-
-
 def reads_planar(conv: Node, x: TensorType) -> bool:
     """Whether a convolution reads ``x`` as it is: row-major with few channels, one group, and so small a window that
     what a tile at the image's edge reads fits on the stack (conv_few.h)."""
     convolution = convolution_of(conv)
     channels, window = x.dims[1], convolution.window
-    is_image = len(x.dims) == 4 and x.layout is None
+    is_image = len(x.dims) == 4 and x.layout is None and x.dtype is DType.float32
     if not is_image or convolution.groups != 1 or not isinstance(channels, int) or channels > PLANAR_CHANNELS:
         return False
     span = (PLANAR_TILE - 1) * window.strides[1] + window.extent(1)

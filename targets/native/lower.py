@@ -14,6 +14,7 @@ from mcpc.pipeline import Pass, PassContext
 from mcpc.rewrite import control_flow_graphs
 
 from . import expression
+from .doubles import in_doubles
 from .iteration import rows_and_columns
 from .region import Region, is_weight
 from .strided import SPATIAL, channels_last
@@ -44,7 +45,9 @@ def _node(graph: Graph, node: Node, ctx: PassContext) -> None:
 
 
 def _operator(graph: Graph, node: Node) -> None:
-    if obstacle(node, node.inputs) is None:
+    for each in in_doubles(graph, node) or ():
+        _operator(graph, each)
+    if not graph.owns(node) or obstacle(node, node.inputs) is None:
         return
     if node.is_op("Gemm"):
         _gemm(graph, node)
@@ -62,6 +65,8 @@ def obstacle(node: Node, operands: Sequence[Value | None]) -> str | None:
     if a is None or b is None:
         return None
     if node.is_op("Conv", "ConvTranspose"):
+        if c is not None and a.dtype is DType.float64:
+            return "its bias is of float64"
         return "its bias is computed" if c is not None and not c.is_constant else None
     if node.is_op("Gemm"):
         if a.dtype is not DType.float32:
@@ -199,8 +204,9 @@ def unsuitable_epilogue(node: Node) -> str | None:
     if region.anchor is None or region.anchor.is_op("TensorScatter"):
         return None
     result = node.output.type
-    if region.anchor.is_op("Gemm", "MatMul") and region.anchor.output.dtype is not DType.float32:
-        return f"a product of {region.anchor.output.dtype.name} has no epilogue"
+    dtype = region.anchor.output.dtype
+    if dtype is DType.float64 or (region.anchor.is_op("Gemm", "MatMul") and dtype is not DType.float32):
+        return f"a result of {dtype.name} has no epilogue"
     if region.anchor.is_op(*SPATIAL):
         result = result.with_layout(channels_last(len(result.dims)))
     if region.anchor.output.type.dims != result.dims:

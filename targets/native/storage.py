@@ -194,7 +194,7 @@ class Storage:
             out = out_place.buffer
             for position in in_place(node) if step.outputs[0] is node.output else ():
                 value = node.inputs[position]
-                if value is None or value.is_constant:
+                if value is None or value.is_constant or not any(each is value for each in step.operands):
                     continue
                 buffer, offset = self[value]
                 if buffer.kind != "arena" or buffer.last != index or offset != 0:

@@ -25,6 +25,11 @@ def channels_last(rank: int) -> tuple[int, ...]:
     return (0, *range(2, rank), 1)
 
 
+def weight_layout(anchor: Node, rank: int) -> Layout:
+    """The order in which kernels read computed weights: output channels innermost (conv_nd.h)."""
+    return (*range(2, rank), 0, 1) if anchor.is_op("ConvTranspose") else (*range(2, rank), 1, 0)
+
+
 #: Channels below which a convolution reads a row-major (planar) input as it is instead of having it transposed.
 PLANAR_CHANNELS = 4
 

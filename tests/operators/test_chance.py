@@ -112,7 +112,7 @@ def test_multinomial(dtype: type, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
 def test_bernoulli(dtype: type, tmp_path: Path) -> None:
-    p = np.repeat(np.array([[0.0, 1.0, 0.25, 0.75]], dtype), COUNT, 0)
+    p: Array = np.repeat(np.array([[0.0, 1.0, 0.25, 0.75]], dtype), COUNT, 0)
     got = one(tmp_path, "Bernoulli", p, seed=5.0)
     assert got.dtype == dtype and set(np.unique(got)) == {0, 1}
     assert (got[:, 0] == 0).all() and (got[:, 1] == 1).all()

@@ -52,24 +52,11 @@ CASES = [
     # forms
     op("Conv over four axes", "E102", "Conv", (1, 2, 3, 3, 3, 3), W((3, 2, 2, 2, 2, 2))),
     op("MaxPool over four axes", "E102", "MaxPool", (1, 2, 3, 3, 3, 3), kernel_shape=[2, 2, 2, 2]),
-    op(
-        "MaxUnpool, float64",
-        "E102",
-        "MaxUnpool",
-        np.ones((1, 1, 2, 2)),
-        np.zeros((1, 1, 2, 2), np.int64),
-        kernel_shape=[2, 2],
-    ),
     op("Resize, linear, float64", "E102", "Resize", np.ones(X), None, W(np.float32([1, 1, 2, 2])), mode="linear"),
     op("GridSample, float64", "E102", "GridSample", np.ones(X), np.ones((1, 2, 2, 2)), mode="nearest"),
-    op("LRN, float64", "E102", "LRN", np.ones(X), size=3),
-    op("MaxPool with indices only", "E102", "MaxPool", X, outputs=[False, True], kernel_shape=[2, 2]),
     lstm("LSTM, activation that does not exist", activations=["Sigmoid", "Softsine", "Tanh"]),
-    op("Attention, float64", "E102", "Attention", *[np.ones((1, 2, 3, 4))] * 3),
     op("Attention, heads of many components", "E102", "Attention", *[(1, 1, 1, 2049)] * 3),
-    op("RotaryEmbedding, float64", "E102", "RotaryEmbedding", *[np.ones((1, 2, 3, 4)), *[np.ones((1, 3, 2))] * 2]),
     op("LayerNormalization, scale by batch", "E102", "LayerNormalization", (2, 3, 5), (2, 1, 1)),
-    op("Transpose of rank 9", "E102", "Transpose", (2,) * 9, perm=[8, 7, 6, 5, 4, 3, 2, 1, 0]),
     op(
         "DequantizeLinear, computed scales of blocks that do not divide the axis",
         "E102",
@@ -79,9 +66,6 @@ CASES = [
         block_size=2,
     ),
     # types
-    op("Conv, float64", "E102", "Conv", np.ones(X), W(np.ones((2, 4, 2, 2)))),
-    op("MaxPool, float64", "E102", "MaxPool", np.ones(X), kernel_shape=[2, 2]),
-    op("GlobalAveragePool, float64", "E102", "GlobalAveragePool", np.ones(X)),
     op("ReduceLogSumExp, int32", "E102", "ReduceLogSumExp", np.ones((2, 3), np.int32)),
 ]
 

@@ -12,7 +12,7 @@ from mcpc.ir import Dim, DType, Node, TensorType, Value, dim, product
 from mcpc.ops.attention import AttentionSizes, attention_sizes, rotary_sizes
 
 from ..ctext import indent, literal
-from ..expression import Printer, load
+from ..expression import SUFFIXES, Printer, load
 from ..iteration import Steps, steps_of
 from ..kernel import SELF, KernelBuilder, scalar, unsupported
 from .move import copy, word
@@ -286,7 +286,7 @@ def present(b: KernelBuilder, s: AttentionSizes) -> None:
 def rotary_embedding(b: KernelBuilder) -> None:
     node = b.anchor
     x, positions = b.outer(node.inputs[0]), node.input(3)
-    if any(b.outer(value).dtype is not DType.float32 for value in node.inputs[:3]):
+    if x.dtype not in (DType.float32, DType.float64):
         raise unsupported(b.node, f"an operand of type {x.dtype.name}")
     s = rotary_sizes(node)
     batch, head, row, _ = split_steps(x.type, s.size)
@@ -301,7 +301,7 @@ def rotary_embedding(b: KernelBuilder) -> None:
     pointers = ", ".join(b.input(value) for value in node.inputs[:3])
     b.label = "rotary embedding"
     b.headers.append("rotary.h")
-    b.line(f"return rotary_f32(env, (rotary){{{text}}}, {pointers}, {b.output()}, begin, end);")
+    b.line(f"return rotary_{SUFFIXES[x.dtype]}(env, (rotary){{{text}}}, {pointers}, {b.output()}, begin, end);")
     b.units = b.size(dim(s.batch * s.rows))
 
 

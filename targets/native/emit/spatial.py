@@ -14,8 +14,8 @@ from .registry import emits
 #: Axes of pool_shape in pool.h.
 MOST_AXES = 3
 
-#: Element types that maxima are taken of.
-SUFFIXES = {DType.float32: "f32", DType.int8: "i8", DType.uint8: "u8"}
+#: Element types that maxima are taken of; sums are of floats.
+SUFFIXES = {DType.float32: "f32", DType.float64: "f64", DType.int8: "i8", DType.uint8: "u8"}
 KINDS = {"MaxPool": "POOL_MAX", "AveragePool": "POOL_AVERAGE", "LpPool": "POOL_LP"}
 
 
@@ -23,7 +23,7 @@ KINDS = {"MaxPool": "POOL_MAX", "AveragePool": "POOL_AVERAGE", "LpPool": "POOL_L
 def pool(b: KernelBuilder) -> None:
     anchor = b.anchor
     x = b.outer(anchor.inputs[0])
-    if x.dtype not in SUFFIXES or (x.dtype is not DType.float32 and anchor.op != "MaxPool"):
+    if x.dtype not in SUFFIXES or (not x.dtype.is_float and anchor.op != "MaxPool"):
         raise unsupported(b.node, f"an operand of type {x.dtype.name}")
     kind = KINDS[anchor.op]
     if anchor.op == "AveragePool" and anchor.attrs.get("count_include_pad", 0):
@@ -34,10 +34,8 @@ def pool(b: KernelBuilder) -> None:
     b.headers.append("pool.h")
     b.units = f"pool_units({shape})"
     if any(output is not None for output in anchor.outputs[1:]):
-        if anchor.outputs[0] is None:
-            raise unsupported(b.node, "the output of indices alone")
-        by_columns = int(anchor.attrs.get("storage_order", 0))
-        b.call(f"{name}_max_indices", by_columns, shape, b.input(x), b.output(), b.output(1), "begin", "end")
+        by_columns, maxima = int(anchor.attrs.get("storage_order", 0)), "0" if anchor.outputs[0] is None else b.output()
+        b.call(f"{name}_max_indices", by_columns, shape, b.input(x), maxima, b.output(1), "begin", "end")
         return
     b.call(name, kind, float_literal(float(norm_order(anchor))), shape, b.input(x), b.output(), "begin", "end")
 
@@ -69,22 +67,22 @@ def _shape(b: KernelBuilder, x: Value) -> str:
 def global_pool(b: KernelBuilder) -> None:
     anchor = b.anchor
     x = b.outer(anchor.inputs[0])
-    if x.dtype is not DType.float32:
+    if x.dtype not in SUFFIXES or not x.dtype.is_float:
         raise unsupported(b.node, f"an operand of type {x.dtype.name}")
     kind = KINDS[anchor.op.removeprefix("Global")]
     batch, channels, *spatial = x.type.dims
     b.label = "global pool"
     b.headers.append("pool.h")
     sizes = (float_literal(float(norm_order(anchor))), batch, product(spatial), channels)
-    b.call("pool_global_f32", kind, *sizes, b.input(x), b.output(), "begin", "end")
-    b.units = f"pool_global_f32_units({b.size(batch)}, {b.size(channels)})"
+    b.call(f"pool_global_{SUFFIXES[x.dtype]}", kind, *sizes, b.input(x), b.output(), "begin", "end")
+    b.units = f"pool_global_units({b.size(batch)}, {b.size(channels)})"
 
 
 @emits("MaxUnpool")
 def max_unpool(b: KernelBuilder) -> None:
     anchor = b.anchor
     x, indices = b.outer(anchor.inputs[0]), b.outer(anchor.inputs[1])
-    if x.dtype is not DType.float32:
+    if x.dtype not in SUFFIXES or not x.dtype.is_float:
         raise unsupported(b.node, f"an operand of type {x.dtype.name}")
     sizes = b.node.output.type.dims
     inner = (*x.type.dims[:2], *unpooled_sizes(anchor))
@@ -93,4 +91,5 @@ def max_unpool(b: KernelBuilder) -> None:
     b.line(f"const int64_t inner[] = {{{', '.join(map(b.size, inner))}}};")
     b.line(f"const int64_t size[] = {{{', '.join(map(b.size, sizes))}}};")
     arguments = (len(sizes), "inner", "size", x.type.elements, b.input(x), b.input(indices), b.output())
-    b.line(f"return max_unpool_f32(env, {', '.join(a if isinstance(a, str) else b.size(a) for a in arguments)});")
+    text = ", ".join(a if isinstance(a, str) else b.size(a) for a in arguments)
+    b.line(f"return max_unpool_{SUFFIXES[x.dtype]}(env, {text});")

@@ -6,11 +6,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mcpc.ir import Dim, Value, dim
+from mcpc.ir import Dim, DType, Value, dim
 from mcpc.ops.context import same
 from mcpc.ops.linear import convolution_of, transposed_axes
 
+from ..expression import SUFFIXES
 from ..kernel import Array, KernelBuilder, unsupported
+from ..strided import weight_layout
 from . import linear
 from .linear import expect_float32, optional_weights, pack_panels, weights
 from .registry import emits
@@ -22,7 +24,8 @@ MOST_AXES = 3
 @emits("Conv")
 def convolution(b: KernelBuilder) -> None:
     x = b.outer(b.anchor.inputs[0])
-    if len(x.type.dims) <= 4 and not b.region.is_computed(b.anchor.input(1)):
+    is_packed = x.dtype is DType.float32 and not b.region.is_computed(b.anchor.input(1))
+    if len(x.type.dims) <= 4 and is_packed:
         linear.conv(b)
         return
     window = convolution_of(b.anchor).window
@@ -39,18 +42,20 @@ def transposed(b: KernelBuilder) -> None:
 
 
 def _windows(b: KernelBuilder, label: str, pads: Sequence[Dim]) -> None:
-    expect_float32(b)
     anchor = b.anchor
     x, w = b.outer(anchor.inputs[0]), anchor.inputs[1]
     assert w is not None
+    is_double = x.dtype is DType.float64
+    if not is_double:
+        expect_float32(b)
     is_transposed = anchor.op == "ConvTranspose"
     convolution = convolution_of(anchor)
     shape = window_shape(b, x, pads, is_transposed)
-    epilogue = b.epilogue_with(optional_weights(b, anchor.input(2)))
+    epilogue = "epilogue_none_f64" if is_double else b.epilogue_with(optional_weights(b, anchor.input(2)))
     b.label = f"{label} {'x'.join(map(str, convolution.window.kernel))}"
     b.headers.append("conv_nd.h")
     tail = (b.output(), epilogue, "args", "begin", "end")
-    if b.region.is_computed(w):
+    if b.region.is_computed(w) or is_double:
         depth = b.outer(w).type.dims[1]
         out_c = b.node.output.type.dims[1]
         if is_transposed:  # memory is [taps][in_c][out_c / groups]
@@ -58,8 +63,11 @@ def _windows(b: KernelBuilder, label: str, pads: Sequence[Dim]) -> None:
             steps = (in_c * width, in_c // convolution.groups * width, width)
         else:  # [taps][in_c / groups][out_c]
             steps = (depth * out_c, out_c // convolution.groups, out_c)
-        b.label += " of computed weights"
-        b.call("window_plain_f32", shape, b.input(x), b.input(w), *steps, *tail)
+        b.label += " of doubles" if is_double else " of computed weights"
+        loose, data = b.input(w), b.outer(w).data
+        if data is not None:
+            loose = b.constant(np.ascontiguousarray(data.transpose(weight_layout(anchor, data.ndim))), "double")
+        b.call(f"window_plain_{SUFFIXES[x.dtype]}", shape, b.input(x), loose, *steps, *tail)
         b.units = f"window_plain_units({shape})"
         return
     groups = by_group(weights(b, w), convolution.groups, is_transposed)

@@ -6,7 +6,7 @@
  *
  *     packed    [G][packed as tile.h says, N = O, K = taps * I in the order (tap, i)]
  *     loose     row (tap, i) of group g is O contiguous numbers at tap * w_tap + g * w_group + i * w_row: weights that
- *               are computed as the network runs, in an order that the layout pass asks for
+ *               are computed as the network runs, in an order that the layout pass asks for; of doubles all weights
  *     channels  [taps][ceil8(C)], zero beyond C: groups = in_c = out_c = C
  *     spread    packed as tile.h says, N = taps * out_c, K = in_c
  *
@@ -213,38 +213,47 @@ MCP26_INLINE int64_t window_pixel(window_shape s, int64_t item, const int64_t at
 }
 
 /* Loose weights. */
-MCP26_INLINE void window_plain_f32(window_shape s, const float *x, const float *w, int64_t w_tap, int64_t w_group,
-                                   int64_t w_row, float *y, mcp26_epilogue epilogue, const void *const *args,
-                                   int64_t begin, int64_t end) {
-    int64_t depth = s.in_c / s.groups, channels = s.out_c / s.groups, taps = window_taps(s);
-    for (int64_t u = begin; u < end; u++) {
-        int64_t m = u * PLAIN_PIXELS, count = mcp26_min(PLAIN_PIXELS, window_pixels(s) - m);
-        int64_t at[PLAIN_PIXELS][3], item[PLAIN_PIXELS];
-        for (int64_t i = 0; i < PLAIN_PIXELS; i++) item[i] = window_place(s, m + mcp26_min(i, count - 1), at[i]);
-        for (int64_t g = 0; g < s.groups; g++) {
-            for (int64_t n = 0; n < channels; n += 8) {
-                int64_t lanes = mcp26_min(8, channels - n);
-                v8f sum[PLAIN_PIXELS];
-                MCP26_UNROLL for (int64_t i = 0; i < PLAIN_PIXELS; i++) sum[i] = 0.0f;
-                for (int64_t tap = 0; tap < taps; tap++) {
-                    int64_t from[PLAIN_PIXELS];
-                    for (int64_t i = 0; i < PLAIN_PIXELS; i++) from[i] = window_pixel(s, item[i], at[i], tap);
-                    for (int64_t c = 0; c < depth; c++) {
-                        v8f row = v8f_load(w + tap * w_tap + g * w_group + c * w_row + n, lanes);
-                        MCP26_UNROLL for (int64_t i = 0; i < PLAIN_PIXELS; i++) {
-                            float a = from[i] < 0 ? 0.0f : x[from[i] * s.in_c + g * depth + c];
-                            sum[i] = v8f_fma(v8f_splat(a), row, sum[i]);
-                        }
-                    }
-                }
-                MCP26_UNROLL for (int64_t i = 0; i < PLAIN_PIXELS; i++) {
-                    int64_t to = g * channels + n;
-                    if (i >= count) continue;
-                    v8f_store(y + (m + i) * s.out_c + to, epilogue(sum[i], args, m + i, to, lanes), lanes);
-                }
-            }
-        }
+#define WINDOW_PLAIN_DEFINE(NAME, V, T)                                                                                \
+    MCP26_INLINE void window_plain_##NAME(window_shape s, const T *x, const T *w, int64_t w_tap, int64_t w_group,      \
+                                          int64_t w_row, T *y,                                                         \
+                                          V (*epilogue)(V, const void *const *, int64_t, int64_t, int64_t),            \
+                                          const void *const *args, int64_t begin, int64_t end) {                       \
+        int64_t depth = s.in_c / s.groups, channels = s.out_c / s.groups, taps = window_taps(s);                       \
+        for (int64_t u = begin; u < end; u++) {                                                                        \
+            int64_t m = u * PLAIN_PIXELS, count = mcp26_min(PLAIN_PIXELS, window_pixels(s) - m);                       \
+            int64_t at[PLAIN_PIXELS][3], item[PLAIN_PIXELS];                                                           \
+            for (int64_t i = 0; i < PLAIN_PIXELS; i++) item[i] = window_place(s, m + mcp26_min(i, count - 1), at[i]);  \
+            for (int64_t g = 0; g < s.groups; g++) {                                                                   \
+                for (int64_t n = 0; n < channels; n += 8) {                                                            \
+                    int64_t lanes = mcp26_min(8, channels - n);                                                        \
+                    V sum[PLAIN_PIXELS];                                                                               \
+                    MCP26_UNROLL for (int64_t i = 0; i < PLAIN_PIXELS; i++) sum[i] = (T)0;                             \
+                    for (int64_t tap = 0; tap < taps; tap++) {                                                         \
+                        int64_t from[PLAIN_PIXELS];                                                                    \
+                        for (int64_t i = 0; i < PLAIN_PIXELS; i++) from[i] = window_pixel(s, item[i], at[i], tap);     \
+                        for (int64_t c = 0; c < depth; c++) {                                                          \
+                            V row = V##_load(w + tap * w_tap + g * w_group + c * w_row + n, lanes);                    \
+                            MCP26_UNROLL for (int64_t i = 0; i < PLAIN_PIXELS; i++) {                                  \
+                                T a = from[i] < 0 ? (T)0 : x[from[i] * s.in_c + g * depth + c];                        \
+                                sum[i] = V##_fma(V##_splat(a), row, sum[i]);                                           \
+                            }                                                                                          \
+                        }                                                                                              \
+                    }                                                                                                  \
+                    MCP26_UNROLL for (int64_t i = 0; i < PLAIN_PIXELS; i++) {                                          \
+                        int64_t to = g * channels + n;                                                                 \
+                        if (i >= count) continue;                                                                      \
+                        V##_store(y + (m + i) * s.out_c + to, epilogue(sum[i], args, m + i, to, lanes), lanes);        \
+                    }                                                                                                  \
+                }                                                                                                      \
+            }                                                                                                          \
+        }                                                                                                              \
     }
+WINDOW_PLAIN_DEFINE(f32, v8f, float)
+WINDOW_PLAIN_DEFINE(f64, v8d, double)
+
+MCP26_INLINE v8d epilogue_none_f64(v8d acc, const void *const *args, int64_t m, int64_t n, int64_t lanes) {
+    (void)args, (void)m, (void)n, (void)lanes;
+    return acc;
 }
 
 /* One filter a channel. */

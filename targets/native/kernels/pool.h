@@ -117,90 +117,102 @@ MCP26_INLINE int64_t pool_row(pool_shape s, int64_t u, pool_span *spans) {
                         where = v8l_select(__builtin_convertvector(wins, v8l) | -is_first, plane + place, where);     \
                         is_first = 0;                                                                                 \
                     })                                                                                                \
-                    V##_store(y + (u * s.out[2] + column) * s.channels + n, best, lanes);                             \
+                    if (y != 0) V##_store(y + (u * s.out[2] + column) * s.channels + n, best, lanes);                 \
                     v8l_store(indices + (u * s.out[2] + column) * s.channels + n, where, lanes);                      \
                 }                                                                                                     \
             }                                                                                                         \
         }                                                                                                             \
     }
 
-#define POOL_F32_NEUTRAL(kind) ((kind) == POOL_MAX ? -MCP26_INFINITY : 0.0f)
-MCP26_INLINE v8f pool_f32_join(pool_kind kind, float p, v8f acc, v8f v) {
-    if (kind == POOL_MAX) return v8f_max(acc, v);
-    if (kind != POOL_LP) return acc + v;
-    v8f size = v8f_abs(v);
-    return p == 1.0f ? acc + size : p == 2.0f ? v8f_fma(v, v, acc) : acc + v8f_pow(size, v8f_splat(p));
-}
-MCP26_INLINE v8f pool_f32_finish(pool_kind kind, float p, v8f acc, int64_t count) {
-    if (kind == POOL_MAX) return acc;
-    if (kind != POOL_LP) return acc / (float)mcp26_max(count, 1);
-    return p == 1.0f ? acc : p == 2.0f ? v8f_sqrt(acc) : v8f_pow(acc, v8f_splat(1.0f / p));
-}
+#define POOL_DEFINE_FLOAT(NAME, V, T)                                                                                  \
+    MCP26_INLINE T NAME##_neutral(pool_kind kind) { return kind == POOL_MAX ? -(T)MCP26_INFINITY : (T)0; }            \
+    MCP26_INLINE V NAME##_join(pool_kind kind, float p, V acc, V v) {                                                 \
+        if (kind == POOL_MAX) return V##_max(acc, v);                                                                 \
+        if (kind != POOL_LP) return acc + v;                                                                          \
+        V size = V##_abs(v);                                                                                          \
+        return p == 1.0f ? acc + size : p == 2.0f ? V##_fma(v, v, acc) : acc + V##_pow(size, V##_splat((T)p));        \
+    }                                                                                                                 \
+    MCP26_INLINE V NAME##_finish(pool_kind kind, float p, V acc, int64_t count) {                                     \
+        if (kind == POOL_MAX) return acc;                                                                             \
+        if (kind != POOL_LP) return acc / (T)mcp26_max(count, 1);                                                     \
+        return p == 1.0f ? acc : p == 2.0f ? V##_sqrt(acc) : V##_pow(acc, V##_splat((T)1 / (T)p));                    \
+    }
 #define POOL_INT_JOIN(kind, p, acc, v) __builtin_elementwise_max(acc, v)
 #define POOL_INT_FINISH(kind, p, acc, count) (acc)
 #define POOL_I8_NEUTRAL(kind) INT8_MIN
 #define POOL_U8_NEUTRAL(kind) 0
 
-POOL_DEFINE(pool_f32, v8f, v8i, float, POOL_F32_NEUTRAL, pool_f32_join, pool_f32_finish)
+POOL_DEFINE_FLOAT(pool_f32, v8f, float)
+POOL_DEFINE_FLOAT(pool_f64, v8d, double)
+POOL_DEFINE(pool_f32, v8f, v8i, float, pool_f32_neutral, pool_f32_join, pool_f32_finish)
+POOL_DEFINE(pool_f64, v8d, v8l, double, pool_f64_neutral, pool_f64_join, pool_f64_finish)
 POOL_DEFINE(pool_i8, v8c, v8c, int8_t, POOL_I8_NEUTRAL, POOL_INT_JOIN, POOL_INT_FINISH)
 POOL_DEFINE(pool_u8, v8b, v8c, uint8_t, POOL_U8_NEUTRAL, POOL_INT_JOIN, POOL_INT_FINISH)
 
-MCP26_INLINE int64_t pool_global_f32_units(int64_t batch, int64_t channels) {
+MCP26_INLINE int64_t pool_global_units(int64_t batch, int64_t channels) {
     return batch * mcp26_ceil_div(channels, GLOBAL_CHANNELS);
 }
 
 /* y[batch][channels] from x[batch][pixels][channels]. */
-MCP26_INLINE void pool_global_f32(pool_kind kind, float p, int64_t batch, int64_t pixels, int64_t channels,
-                                  const float *x, float *y, int64_t begin, int64_t end) {
-    int64_t groups = mcp26_ceil_div(channels, GLOBAL_CHANNELS);
-    (void)batch;
-    for (int64_t u = begin; u < end; u++) {
-        int64_t item = u / groups, n = u % groups * GLOBAL_CHANNELS, some = mcp26_min(GLOBAL_CHANNELS, channels - n);
-        const float *from = x + item * pixels * channels + n;
-        v8f acc[GLOBAL_CHANNELS / 8];
-        MCP26_UNROLL for (int j = 0; j < GLOBAL_CHANNELS / 8; j++) acc[j] = POOL_F32_NEUTRAL(kind);
-        for (int64_t i = 0; i < pixels; i++) {
-            MCP26_UNROLL for (int j = 0; j < GLOBAL_CHANNELS / 8; j++) {
-                if (8 * j >= some) continue;
-                v8f v = v8f_load(from + i * channels + 8 * j, mcp26_min(8, some - 8 * j));
-                acc[j] = pool_f32_join(kind, p, acc[j], v);
-            }
-        }
-        MCP26_UNROLL for (int j = 0; j < GLOBAL_CHANNELS / 8; j++) {
-            int64_t lanes = mcp26_min(8, some - 8 * j);
-            if (lanes <= 0) continue;
-            v8f_store(y + item * channels + n + 8 * j, pool_f32_finish(kind, p, acc[j], pixels), lanes);
-        }
+#define POOL_DEFINE_GLOBAL(NAME, V, T)                                                                                 \
+    MCP26_INLINE void pool_global_##NAME(pool_kind kind, float p, int64_t batch, int64_t pixels, int64_t channels,     \
+                                         const T *x, T *y, int64_t begin, int64_t end) {                               \
+        int64_t groups = mcp26_ceil_div(channels, GLOBAL_CHANNELS);                                                    \
+        (void)batch;                                                                                                   \
+        for (int64_t u = begin; u < end; u++) {                                                                        \
+            int64_t item = u / groups, n = u % groups * GLOBAL_CHANNELS;                                               \
+            int64_t some = mcp26_min(GLOBAL_CHANNELS, channels - n);                                                   \
+            const T *from = x + item * pixels * channels + n;                                                          \
+            V acc[GLOBAL_CHANNELS / 8];                                                                                \
+            MCP26_UNROLL for (int j = 0; j < GLOBAL_CHANNELS / 8; j++) acc[j] = pool_##NAME##_neutral(kind);           \
+            for (int64_t i = 0; i < pixels; i++) {                                                                     \
+                MCP26_UNROLL for (int j = 0; j < GLOBAL_CHANNELS / 8; j++) {                                           \
+                    if (8 * j >= some) continue;                                                                       \
+                    V v = V##_load(from + i * channels + 8 * j, mcp26_min(8, some - 8 * j));                           \
+                    acc[j] = pool_##NAME##_join(kind, p, acc[j], v);                                                   \
+                }                                                                                                      \
+            }                                                                                                          \
+            MCP26_UNROLL for (int j = 0; j < GLOBAL_CHANNELS / 8; j++) {                                               \
+                int64_t lanes = mcp26_min(8, some - 8 * j);                                                            \
+                if (lanes <= 0) continue;                                                                              \
+                V v = pool_##NAME##_finish(kind, p, acc[j], pixels);                                                   \
+                V##_store(y + item * channels + n + 8 * j, v, lanes);                                                  \
+            }                                                                                                          \
+        }                                                                                                              \
     }
-}
+POOL_DEFINE_GLOBAL(f32, v8f, float)
+POOL_DEFINE_GLOBAL(f64, v8d, double)
 
 /* The inverse of a maximum with indices, row-major: y, of size[rank], is zero but for x's `count` elements, element i
  * at indices[i], which counts in a tensor of `inner` sizes inside y's. One unit. An index outside, and a y
  * smaller than `inner`, are faults. */
-MCP26_INLINE int32_t max_unpool_f32(mcp26_env *env, int64_t rank, const int64_t *inner, const int64_t *size,
-                                    int64_t count, const float *x, const int64_t *indices, float *y) {
-    int64_t total = 1, most = 1;
-    for (int64_t d = 0; d < rank; d++) {
-        total *= size[d], most *= inner[d];
-        if (size[d] >= inner[d]) continue;
-        env->fault = (mcp26_fault){0, MCP26_DATA_SHAPE, size[d], inner[d]};
-        return MCP26_STEP_DATA;
+#define MAX_UNPOOL_DEFINE(NAME, T)                                                                                     \
+    MCP26_INLINE int32_t max_unpool_##NAME(mcp26_env *env, int64_t rank, const int64_t *inner, const int64_t *size,    \
+                                        int64_t count, const T *x, const int64_t *indices, T *y) {                     \
+        int64_t total = 1, most = 1;                                                                                   \
+        for (int64_t d = 0; d < rank; d++) {                                                                           \
+            total *= size[d], most *= inner[d];                                                                        \
+            if (size[d] >= inner[d]) continue;                                                                         \
+            env->fault = (mcp26_fault){0, MCP26_DATA_SHAPE, size[d], inner[d]};                                        \
+            return MCP26_STEP_DATA;                                                                                    \
+        }                                                                                                              \
+        for (int64_t i = 0; i < total; i++) y[i] = (T)0;                                                               \
+        for (int64_t i = 0; i < count; i++) {                                                                          \
+            int64_t rest = indices[i], to = 0, step = 1;                                                               \
+            if (rest < 0 || rest >= most) {                                                                            \
+                env->fault = (mcp26_fault){0, MCP26_DATA_INDEX, rest, most};                                           \
+                return MCP26_STEP_DATA;                                                                                \
+            }                                                                                                          \
+            for (int64_t d = rank - 1; d >= 0; d--) {                                                                  \
+                to += rest % inner[d] * step;                                                                          \
+                rest /= inner[d];                                                                                      \
+                step *= size[d];                                                                                       \
+            }                                                                                                          \
+            y[to] = x[i];                                                                                              \
+        }                                                                                                              \
+        return 0;                                                                                                      \
     }
-    for (int64_t i = 0; i < total; i++) y[i] = 0.0f;
-    for (int64_t i = 0; i < count; i++) {
-        int64_t rest = indices[i], to = 0, step = 1;
-        if (rest < 0 || rest >= most) {
-            env->fault = (mcp26_fault){0, MCP26_DATA_INDEX, rest, most};
-            return MCP26_STEP_DATA;
-        }
-        for (int64_t d = rank - 1; d >= 0; d--) {
-            to += rest % inner[d] * step;
-            rest /= inner[d];
-            step *= size[d];
-        }
-        y[to] = x[i];
-    }
-    return 0;
-}
+MAX_UNPOOL_DEFINE(f32, float)
+MAX_UNPOOL_DEFINE(f64, double)
 
 #endif

@@ -16,35 +16,38 @@ typedef struct {
     int64_t table;
 } rotary;
 
-MCP26_INLINE int32_t rotary_f32(mcp26_env *env, rotary r, const float *x, const float *cos, const float *sin, float *y,
-                                int64_t begin, int64_t end) {
-    int64_t half = r.rotated / 2;
-    int64_t apart = r.interleaved ? 1 : half, step = r.interleaved ? 2 : 1;
-    for (int64_t u = begin; u < end; u++) {
-        int64_t at = r.positions ? r.positions[u] : u;
-        int32_t status = r.positions ? index_check(env, at, 0, r.table - 1) : 0;
-        if (status) return status;
-        for (int64_t h = 0; h < r.heads; h++) {
-            int64_t offset = u / r.rows * r.batch_step + h * r.head_step + u % r.rows * r.row_step;
-            const float *from = x + offset;
-            float *to = y + offset;
-            for (int64_t i = 0; i < half; i += 8) {
-                int64_t lanes = mcp26_min(8, half - i);
-                v8f c = v8f_load(cos + at * half + i, lanes), s = v8f_load(sin + at * half + i, lanes), a, b;
-                if (r.interleaved) {
-                    a = v8f_load_strided(from + 2 * i, 2, lanes);
-                    b = v8f_load_strided(from + 2 * i + 1, 2, lanes);
-                } else {
-                    a = v8f_load(from + i, lanes);
-                    b = v8f_load(from + half + i, lanes);
-                }
-                v8f_store_strided(to + i * step, step, c * a - s * b, lanes);
-                v8f_store_strided(to + i * step + apart, step, s * a + c * b, lanes);
-            }
-            for (int64_t i = r.rotated; i < r.size; i++) to[i] = from[i];
-        }
+#define ROTARY_DEFINE(NAME, V, T)                                                                                      \
+    MCP26_INLINE int32_t rotary_##NAME(mcp26_env *env, rotary r, const T *x, const T *cos, const T *sin, T *y,         \
+                                       int64_t begin, int64_t end) {                                                   \
+        int64_t half = r.rotated / 2;                                                                                  \
+        int64_t apart = r.interleaved ? 1 : half, step = r.interleaved ? 2 : 1;                                        \
+        for (int64_t u = begin; u < end; u++) {                                                                        \
+            int64_t at = r.positions ? r.positions[u] : u;                                                             \
+            int32_t status = r.positions ? index_check(env, at, 0, r.table - 1) : 0;                                   \
+            if (status) return status;                                                                                 \
+            for (int64_t h = 0; h < r.heads; h++) {                                                                    \
+                int64_t offset = u / r.rows * r.batch_step + h * r.head_step + u % r.rows * r.row_step;                \
+                const T *from = x + offset;                                                                            \
+                T *to = y + offset;                                                                                    \
+                for (int64_t i = 0; i < half; i += 8) {                                                                \
+                    int64_t lanes = mcp26_min(8, half - i);                                                            \
+                    V c = V##_load(cos + at * half + i, lanes), s = V##_load(sin + at * half + i, lanes), a, b;        \
+                    if (r.interleaved) {                                                                               \
+                        a = V##_load_strided(from + 2 * i, 2, lanes);                                                  \
+                        b = V##_load_strided(from + 2 * i + 1, 2, lanes);                                              \
+                    } else {                                                                                           \
+                        a = V##_load(from + i, lanes);                                                                 \
+                        b = V##_load(from + half + i, lanes);                                                          \
+                    }                                                                                                  \
+                    V##_store_strided(to + i * step, step, c * a - s * b, lanes);                                      \
+                    V##_store_strided(to + i * step + apart, step, s * a + c * b, lanes);                              \
+                }                                                                                                      \
+                for (int64_t i = r.rotated; i < r.size; i++) to[i] = from[i];                                          \
+            }                                                                                                          \
+        }                                                                                                              \
+        return 0;                                                                                                      \
     }
-    return 0;
-}
+ROTARY_DEFINE(f32, v8f, float)
+ROTARY_DEFINE(f64, v8d, double)
 
 #endif

@@ -8,6 +8,7 @@ from zlib import crc32
 import numpy as np
 
 from ..case import ONNX, ORT, Family
+from ..graphs import Array
 from ..graphs import Weight as W
 
 FAMILY = Family("recurrent")
@@ -25,7 +26,7 @@ def typed(name: str, operand: Any, dtype: type) -> Any:
     if operand is None or isinstance(operand, np.ndarray):
         return operand
     shape = operand.values if isinstance(operand, W) else operand
-    drawn = np.random.default_rng([crc32(name.encode()), *shape]).standard_normal(shape).astype(dtype)
+    drawn: Array = np.random.default_rng([crc32(name.encode()), *shape]).standard_normal(shape).astype(dtype)
     return W(drawn) if isinstance(operand, W) else drawn
 
 
