@@ -24,6 +24,7 @@ from mcpc.ops import (  # noqa: F401
     index,
     inference,
     linear,
+    ml,
     move,
     normalize,
     pool,
@@ -37,8 +38,9 @@ from mcpc.ops import (  # noqa: F401
     select,
     shape,
     signal,
-    training,
     state,
+    training,
+    trees,
     vision,
 )
 from mcpc.ops.context import InferContext

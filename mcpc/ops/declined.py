@@ -12,18 +12,12 @@ _DECLINED: dict[str, dict[str, tuple[str, ...]]] = {
         _STRINGS: ("RegexFullMatch", "StringConcat", "StringNormalizer", "StringSplit"),
         "it takes or makes optional tensors": ("Optional",),
         "it decodes image files": ("ImageDecoder",),
-        "it counts n-grams of a text, in front of a network": ("TfIdfVectorizer",),
     },
     "ai.onnx.ml": {
         _MAPS: ("CastMap", "DictVectorizer", "ZipMap"),
         _STRINGS: ("CategoryMapper",),
-        _CLASSIC: (
-            *("ArrayFeatureExtractor", "Binarizer", "FeatureVectorizer", "Imputer", "LabelEncoder"),
-            *("LinearClassifier", "LinearRegressor", "Normalizer", "OneHotEncoder", "SVMClassifier", "SVMRegressor"),
-            *("Scaler", "TreeEnsemble", "TreeEnsembleClassifier", "TreeEnsembleRegressor"),
-        ),
+        _CLASSIC: ("SVMClassifier", "SVMRegressor", "TreeEnsembleClassifier"),
     },
-    "ai.onnx.preview": {"its variations are graphs, and ONNX may still change it": ("FlexAttention",)},
     "ai.onnx.preview.training": {"it trains": ("Adagrad", "Adam", "Gradient", "Momentum")},
 }
 

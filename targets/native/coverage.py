@@ -20,10 +20,10 @@ def ways(definition: OpDef) -> list[str]:
             found.append("view")
         if name in quantized.REWRITTEN:
             found.append(f"lowered by {quantized.LowerQuantized.name}")
-        if name in emit.emitters:
-            found.append("kernel")
         if name in CONTROL_FLOW:
             found.append("order of steps")
+    if emit.called(definition.domain, name) in emit.emitters:
+        found.append("kernel")
     if not found and definition.contents is not None:
         found.append("computed from sizes")
     return found

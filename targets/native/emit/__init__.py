@@ -27,14 +27,16 @@ from . import (
     sizes,
     spatial,
     state,
+    trees,
     vision,
     windows,
 )
 from .move import copy_step
-from .registry import emit, emit_sizes, emitters, in_place, known_contents, refusal
+from .registry import called, emit, emit_sizes, emitters, in_place, known_contents, refusal
 
 __all__ = [
     "attention",
+    "called",
     "channels",
     "copy_step",
     "deform",
@@ -63,6 +65,7 @@ __all__ = [
     "sizes",
     "spatial",
     "state",
+    "trees",
     "vision",
     "windows",
 ]

@@ -18,7 +18,7 @@ from ..region import Region
 
 Emitter = Callable[[KernelBuilder], None]
 
-#: ai.onnx operator -> emitter of regions that it anchors.
+#: Operator (see :func:`called`) -> emitter of regions that it anchors.
 emitters: dict[str, Emitter] = {}
 
 #: ai.onnx operator -> emitter of the step that finds the sizes of its outputs in the data.
@@ -31,11 +31,16 @@ ELEMENTWISE = "elementwise"
 ATTENTION = "attention"
 
 
-def emits(*ops: str) -> Callable[[Emitter], Emitter]:
+def called(domain: str, op: str) -> str:
+    """How emitters know an operator: by its name, outside ai.onnx with the domain before it."""
+    return f"{domain}::{op}" if domain else op
+
+
+def emits(*ops: str, domain: str = "") -> Callable[[Emitter], Emitter]:
     def register(function: Emitter) -> Emitter:
         for op in ops:
-            assert op not in emitters, op
-            emitters[op] = function
+            assert called(domain, op) not in emitters, op
+            emitters[called(domain, op)] = function
         return function
 
     return register
@@ -98,7 +103,7 @@ def _naming(node: Node) -> Iterator[None]:
 def _key(region: Region) -> str:
     if region.is_attention:
         return ATTENTION
-    return region.anchor.op if region.anchor is not None else ELEMENTWISE
+    return called(region.anchor.domain, region.anchor.op) if region.anchor is not None else ELEMENTWISE
 
 
 def known_contents(node: Node, context: InferContext) -> Contents | None:
@@ -121,7 +126,7 @@ def refusal(node: Node) -> str | None:
     """Why no emitter takes the operator, None where one does. Forms are refused by the emitter itself."""
     region = Region.of(node)
     anchor = region.anchor
-    if anchor is not None and (anchor.domain != "" or anchor.op not in emitters):
+    if anchor is not None and called(anchor.domain, anchor.op) not in emitters:
         return f"no native kernel for {anchor.op}"
     return None
 
