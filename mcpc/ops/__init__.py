@@ -26,6 +26,7 @@ from mcpc.ops import (  # noqa: F401
     linear,
     ml,
     move,
+    ngrams,
     normalize,
     pool,
     quantize,
