@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from mcpc import ops
 from mcpc.ir import DType, Graph, Node, Value
 from mcpc.pipeline import Pass, PassContext
 from mcpc.rewrite import control_flow_graphs, remove_dead, substitute
@@ -18,15 +19,17 @@ from .purity import is_pure
 
 @dataclass(frozen=True)
 class CommonSubexpressions(Pass):
-    """Merges equal constants (by content), then nodes with the same operator, operands and attributes."""
+    """Merges equal constants (by content), then nodes with the same operator, operands and attributes, and those that
+    compute the same sizes from whichever tensors."""
 
     name: ClassVar[str] = "cse"
 
     def __call__(self, graph: Graph, ctx: PassContext) -> Graph:
+        context = ops.infer_graph(graph)
         for inner in control_flow_graphs(graph):
             with inner.edit():
                 _merge_constants(inner)
-                _merge_nodes(inner)
+                _merge_nodes(inner, context)
         return graph
 
 
@@ -45,18 +48,26 @@ def _merge_constants(graph: Graph) -> None:
                 graph.replace_uses(value, kept)
 
 
-def _merge_nodes(graph: Graph) -> None:
+def _merge_nodes(graph: Graph, context: ops.InferContext) -> None:
     first: dict[Hashable, Node] = {}
     for node in list(graph.nodes):
         if not is_pure(node) or node.bodies or node.body is not None:
             continue
-        kept = first.setdefault(_key(node), node)
+        kept = first.setdefault(_sizes(node, context) or _key(node), node)
         if kept is node:
             continue
         for old, new in zip(node.outputs, kept.outputs, strict=True):
             if old is not None and new is not None:
                 substitute(graph, old, new, rename=False)
         remove_dead(graph, [node])
+
+
+def _sizes(node: Node, context: ops.InferContext) -> Hashable:
+    """What the node's only output holds, where that follows from the symbols of sizes."""
+    contents = context.contents(node.output) if len(node.outputs) == 1 and node.outputs[0] is not None else None
+    if contents is None or any(item is None for item in contents.ravel()):
+        return None
+    return node.output.dtype, contents.shape, tuple(map(str, contents.ravel()))
 
 
 def _key(node: Node) -> Hashable:
