@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import graphlib
 import re
+from typing import Any
 
 import onnx
 import onnx.inliner
@@ -87,7 +88,7 @@ def _is_function(node: NodeProto, opsets: dict[str, int]) -> bool:
     if find(node.domain, node.op_type) is not None:
         return False
     try:
-        schema = onnx.defs.get_schema(node.op_type, opsets.get(node.domain, 1), node.domain)
+        schema: Any = onnx.defs.get_schema(node.op_type, opsets.get(node.domain, 1), node.domain)
     except onnx.defs.SchemaError:
         return False
     return bool(schema.has_function or schema.has_context_dependent_function)

@@ -5,11 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
+from onnx.parser import parse_model
 
+import mcpc
 from mcpc.errors import ModelError, UsageError
 from mcpc.models import digits
-from mcpc.verification import compare, reference
+from mcpc.verification import compare, reference, selftest, verify
 
 
 def test_tolerance_scales_with_the_output() -> None:
@@ -73,3 +76,16 @@ def test_reference_refuses_a_file_that_is_no_model(tmp_path: Path) -> None:
     with pytest.raises(ModelError) as caught:
         reference(path, {}, [])
     assert caught.value.code == "E100"
+
+
+def test_what_onnx_runtime_lacks_onnx_itself_judges(tmp_path: Path) -> None:
+    """Swish, in every state between passes, in the self-test and for an artifact; FlexAttention, unknown to it."""
+    swish = "y = Swish<alpha = 1.5>(x)"
+    model = parse_model(f'<ir_version: 12, opset_import: ["": 28]> g (float[2, n] x) => (float[2, n] y) {{ {swish} }}')
+    onnx.save(model, tmp_path / "m.onnx")
+    path = mcpc.compile(tmp_path / "m.onnx", "host", tmp_path / "m.mcp26bin", verify_passes=True)
+    assert all(each.matches for each in (*selftest(path), *verify(path, tmp_path / "m.onnx")))
+    text = "float[1, 2, 3, 4] q) => (float[1, 2, 3, 4] y) { y = ai.onnx.preview.FlexAttention(q, q, q) }"
+    flex = parse_model(f'<ir_version: 12, opset_import: ["": 28, "ai.onnx.preview": 1]> g ({text}')
+    (got,) = reference(flex.SerializeToString(), {"q": np.ones((1, 2, 3, 4), np.float32)}, ["y"])
+    np.testing.assert_allclose(got, 1.0)

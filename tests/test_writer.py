@@ -16,6 +16,7 @@ from onnx.numpy_helper import from_array
 from mcpc.ir import MCPC, OPSET, DType, Graph, TensorType, Value, symbol
 from mcpc.onnx_reader import read
 from mcpc.onnx_writer import Weights, to_model, write
+from mcpc.verification import judge
 
 Array = np.ndarray[Any, Any]
 F32 = DType.float32
@@ -255,3 +256,37 @@ def test_the_same_graph_gives_the_same_bytes(tmp_path: Path) -> None:
     for name in ("a", "b"):
         write(read(network()), tmp_path / name)
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+
+LINEAR: dict[str, Any] = {"q_num_heads": 2, "kv_num_heads": 2, "update_rule": "linear"}
+NEWER = {
+    "Relu": ("Relu", [(2, 4)], {}, OPSET),
+    "CumProd": ("CumProd", [(2, 4), np.array(1)], {}, 26),
+    "SpaceToDepth, the only mode before": ("SpaceToDepth", [(1, 2, 4, 4)], {"blocksize": 2, "mode": "DCR"}, OPSET),
+    "SpaceToDepth, the mode that came later": ("SpaceToDepth", [(1, 2, 4, 4)], {"blocksize": 2, "mode": "CRD"}, 28),
+    "an operator that another defines": ("SwiGLU", [(2, 4), (2, 4)], {}, OPSET),
+    "LinearAttention": ("LinearAttention", [(1, 3, 8)] * 3, LINEAR, 27),
+}
+
+
+@pytest.mark.parametrize("case", NEWER)
+def test_the_opset_is_the_first_that_has_all_operators(case: str) -> None:
+    """Read at opset 28, beside an operator that is the same in all of them."""
+    op, operands, attrs, opset = NEWER[case]
+    rng = np.random.default_rng(0)
+    feeds = {
+        f"x{i}": each if isinstance(each, np.ndarray) else rng.standard_normal(each, np.float32)
+        for i, each in enumerate(operands)
+    }
+    outputs = ["y", "state"] if op == "LinearAttention" else ["y"]
+    nodes = [helper.make_node(op, list(feeds), outputs, op, **attrs), helper.make_node("Neg", ["y"], ["z"], "minus")]
+    inputs = [
+        helper.make_tensor_value_info(k, helper.np_dtype_to_tensor_dtype(v.dtype), v.shape) for k, v in feeds.items()
+    ]
+    graph = helper.make_graph(nodes, "newer", inputs, [helper.make_tensor_value_info("z", TensorProto.FLOAT, None)])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 28)], ir_version=12)
+    written = to_model(read(model))
+    onnx.checker.check_model(written, full_check=True)
+    assert {entry.domain: entry.version for entry in written.opset_import} == {"": opset}
+    want, got = (judge(each.SerializeToString(), ["z"])(feeds)[0] for each in (model, written))
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)

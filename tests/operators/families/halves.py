@@ -117,5 +117,13 @@ def brain_floats(g: Graph) -> str:
     return g("Cast", g("Mul", g("MatMul", x, y), g("ReduceMax", x, W(np.array([1])))), to=TensorProto.FLOAT)
 
 
+def made_of_constants(g: Graph) -> str:
+    """A loop without operands: ONNX Runtime computes no bfloat16, so it stays for the run."""
+    x = g("Cast", g.input((3, 40)), to=TensorProto.BFLOAT16)
+    factor = g("Cast", g("Sqrt", W(np.array([0.3], np.float32))), to=TensorProto.BFLOAT16)
+    return g("Cast", g("Mul", x, factor), to=TensorProto.FLOAT)
+
+
+FAMILY.graph("made of constants", made_of_constants, judges=(ONNX,), because="ONNX Runtime lacks the type")
 FAMILY.graph("a block", block, judges=(ORT,), because="onnx.reference rounds every sum", tolerance=1e-2)
 FAMILY.graph("bfloat16", brain_floats, judges=(ONNX,), because="ONNX Runtime lacks the type", tolerance=2e-2)

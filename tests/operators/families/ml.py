@@ -100,7 +100,7 @@ def forest(seed: int, trees: int, features: int, modes: list[int], targets: int,
 
 def rows(dtype: type = np.float32) -> Array:
     """Whole numbers, so that they meet the trees' own, and some that are missing."""
-    x = np.random.default_rng(0).integers(0, 4, (13, 5)).astype(dtype)
+    x: Array = np.random.default_rng(0).integers(0, 4, (13, 5)).astype(dtype)
     x[2, 1] = x[5, 3] = x[7] = np.nan
     return x
 
