@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import onnx
-from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, helper
+from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, TypeProto, helper
 
 from mcpc.errors import McpcError
 from mcpc.ir import DType, Node, TensorType, Value, symbol
@@ -87,6 +87,13 @@ def _attribute(attribute: AttributeProto) -> Any:
     return helper.get_attribute_value(attribute)
 
 
+def _element_type(type: TypeProto) -> TypeProto.Tensor:
+    """The type of a tensor, or of the elements of a sequence; an empty one, which changes nothing, for other types."""
+    if type.HasField("sequence_type"):
+        return _element_type(type.sequence_type.elem_type)
+    return type.tensor_type if type.HasField("tensor_type") else TypeProto.Tensor()
+
+
 def declared_shapes(model: ModelProto) -> Iterator[tuple[str, Shape]]:
     """What ONNX's shape inference finds out, by name. Only the types of the model's inputs are believed, and the ranks
     of those of nested graphs: the rest is often stale."""
@@ -96,16 +103,17 @@ def declared_shapes(model: ModelProto) -> Iterator[tuple[str, Shape]]:
     for graph in (copy.graph, *nested):
         del graph.value_info[:]
         for info in graph.output:
-            if info.type.HasField("tensor_type"):
-                info.type.tensor_type.ClearField("shape")
+            _element_type(info.type).ClearField("shape")
     for graph in nested:
         for info in graph.input:
-            for size in info.type.tensor_type.shape.dim:
+            for size in _element_type(info.type).shape.dim:
                 size.Clear()
+            if info.type.HasField("sequence_type"):
+                _element_type(info.type).ClearField("shape")
     with contextlib.suppress(Exception):  # plain RuntimeError and its relatives
         copy = onnx.shape_inference.infer_shapes(copy, data_prop=True)
     for graph in (copy.graph, *(graph for node in walk(copy.graph.node) for graph in subgraphs(node))):
-        for info in (*graph.input, *graph.value_info):
+        for info in (*graph.input, *graph.value_info, *graph.output):
             if info.type.HasField("tensor_type") and info.type.tensor_type.HasField("shape"):
                 sizes = info.type.tensor_type.shape.dim
                 yield info.name, tuple(size.dim_value if size.HasField("dim_value") else None for size in sizes)

@@ -8,15 +8,16 @@ from typing import Any
 
 from onnx import GraphProto, ValueInfoProto
 
-from mcpc.onnx_structure import subgraphs, walk
-from mcpc.sequence_parts import Builder, Grown, List, One, Rows
+from mcpc.onnx_structure import reads, subgraphs, walk
+from mcpc.sequence_parts import Builder, Grown, List, One, Part, Rows
 
 
 @dataclass
 class _Form:
     """What a Loop becomes: ``carried`` tensors as (operand, the body's input, the body's output, result), ``stacked``
-    ones as (the body's output, result); results are '' where nobody wants them."""
+    ones as (the body's output, result); results are '' where nobody wants them. The body needs what is ``read``."""
 
+    read: set[str]
     carried: list[tuple[str, ValueInfoProto, str, str]] = field(default_factory=list)
     stacked: list[tuple[str, str]] = field(default_factory=list)
 
@@ -32,18 +33,23 @@ class _Kept:
 
 
 class _Growing:
-    """A list that every iteration appends to: what it appends is stacked."""
+    """A list that every iteration appends to: what it appends is stacked. Where the last tensor is known before the
+    loop, it is in every iteration; it is carried if the body reads it."""
 
-    def __init__(self, seq: List, graph: GraphProto, name: str) -> None:
+    def __init__(self, node: Builder, seq: List, graph: GraphProto, name: str) -> None:
         self.initial, self.grown = seq, Grown(name)
-        self.inside = List((self.grown,), graph)
+        self.last = [_like(node, part.tensor, f"{name}.last") for part in seq.parts[-1:] if isinstance(part, One)]
+        self.inside = List((self.grown, *map(One, self.last)), graph)
 
     def finish(self, node: Builder, body: Builder, end: List, form: _Form) -> List:
-        added = end.parts[1:]
-        if end.parts[:1] != (self.grown,) or any(isinstance(part, Grown) for part in added):
+        before = self.inside.parts
+        added = end.parts[len(before) :]
+        if end.parts[: len(before)] != before or any(isinstance(part, Grown) for part in added):
             node.fail(f"sequence {self.grown.name} is changed in the Loop in other ways than by appending to it")
         if not added:
             return self.initial
+        if any(name in form.read for name in self.last):
+            self._carry_last(node, added[-1], form)
         result = node.tensors.fresh(f"{self.grown.name}.stacked")
         if len(added) == 1 and isinstance(added[0], One):
             tensor, is_one = added[0].tensor, True
@@ -55,6 +61,19 @@ class _Growing:
         rows = Rows(result if is_one else node.joined(result, 0), 0)
         return List((*self.initial.parts, rows), node.graph)
 
+    def _carry_last(self, node: Builder, last: Part, form: _Form) -> None:
+        [name], [*_, initial] = self.last, self.initial.parts
+        assert isinstance(initial, One)
+        if not isinstance(last, One):
+            node.fail(f"the last tensor of sequence {self.grown.name} is read, which another Loop appends to it")
+        form.carried.append((initial.tensor, ValueInfoProto(name=name), last.tensor, ""))
+
+
+def _like(node: Builder, tensor: str, stem: str) -> str:
+    """A new name for a tensor of the rank of another."""
+    shape, name = node.shape(tensor), node.tensors.fresh(stem)
+    return name if shape is None else node.remember(name, *[None] * len(shape))
+
 
 class _Refilled:
     """A sequence of a known length, the same before and behind every iteration: its tensors are carried."""
@@ -65,21 +84,15 @@ class _Refilled:
             message = f"sequence {name}, whose length only a run shows, is changed in a Loop"
             node.fail(f"{message} in other ways than by appending to it")
         self.name, self.tensors = name, tensors
-        self.inputs = [self._like(node, tensor, f"{name}.{index}") for index, tensor in enumerate(tensors)]
+        self.inputs = [_like(node, tensor, f"{name}.{index}") for index, tensor in enumerate(tensors)]
         self.inside = List(tuple(map(One, self.inputs)), graph)
-
-    @staticmethod
-    def _like(node: Builder, tensor: str, stem: str) -> str:
-        """A new name for a tensor of the rank of another."""
-        shape, name = node.shape(tensor), node.tensors.fresh(stem)
-        return name if shape is None else node.remember(name, *[None] * len(shape))
 
     def finish(self, node: Builder, body: Builder, end: List, form: _Form) -> List:
         ends = body.singles(end)
         if ends is None or len(ends) != len(self.tensors):
             then = "a number that only a run shows" if ends is None else len(ends)
             node.fail(f"sequence {self.name} holds {len(self.tensors)} tensors before an iteration, {then} behind it")
-        results = [self._like(node, tensor, f"{self.name}.last") for tensor in self.tensors]
+        results = [_like(node, tensor, f"{self.name}.last") for tensor in self.tensors]
         infos = [ValueInfoProto(name=name) for name in self.inputs]
         form.carried += zip(self.tensors, infos, ends, results, strict=True)
         return List(tuple(map(One, results)), node.graph)
@@ -108,11 +121,17 @@ class SequenceLoop:
         change = _change(self.graph, start, end)
         if change == "none":
             return _Kept(seq)
-        return _Growing(seq, self.graph, start) if change == "append" else _Refilled(self.node, seq, self.graph, start)
+        kind = _Growing if change == "append" else _Refilled
+        return kind(self.node, seq, self.graph, start)
 
     def finish(self, find: Callable[[str], List | None]) -> dict[str, List]:
         """Append the Loop; the sequences that are among its results. ``find`` gives those of the body."""
-        proto, graph, form = self.node.node, self.graph, _Form()
+        proto, graph = self.node.node, self.graph
+        form = _Form(set(self.behind).union(*map(reads, graph.node)))
+        for carried, end in zip(self._carried, self.behind[1:], strict=False):
+            if carried is not None and (seq := find(end)) is not None:
+                new = seq.parts[len(carried.inside.parts) if isinstance(carried, _Growing) else 0 :]
+                form.read.update(part.tensor for part in new if not isinstance(part, Grown))
         body = Builder(self.node.tensors, graph, proto)
         count = len(self._carried)
         names = [*proto.output, *[""] * (len(self.behind) - 1 - len(proto.output))]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
@@ -305,10 +306,15 @@ class Builder:
         far: list[Part] = list(seq.parts[::step])
         left = abs(position)
         while left:
-            count = self._count(far[0]) if far else None
+            count = self._count(far[0])
+            if count is None and all(isinstance(part, One | Rows) for part in far):
+                rows = self.rows(List(tuple(far[::step]), self.graph))
+                first, second = self._halves(rows, left * step)[::step]
+                near, far, left = [*near, first], [second], 0
+                continue
+            part = far.pop(0)
             if count is None or count > MOST:
                 self.fail(f"position {position} is in a part of the sequence whose length only a run shows")
-            part = far.pop(0)
             if count > left:
                 ones = [One(self._element(part, index)) for index in range(count)][::step]
                 near, far, left = [*near, *ones[:left]], [*ones[left:], *far], 0
@@ -316,6 +322,25 @@ class Builder:
                 near.append(part)
                 left -= count
         return (tuple(near), tuple(far)) if step > 0 else (tuple(far[::-1]), tuple(near[::-1]))
+
+    def _halves(self, rows: Rows, position: int) -> list[Rows]:
+        """The rows in front of one of them, and the others; the Split is at fault where there are not so many."""
+        known = self.constant([abs(position)])
+        other = self("Sub", self._size(rows), known)
+        sizes = self("Concat", *((known, other) if position > 0 else (other, known)), axis=0)
+        counts = (position, None) if position > 0 else (None, -position)
+        return [Rows(name, rows.axis) for name in self.split(rows.tensor, sizes, rows.axis, counts)]
+
+    def split(self, tensor: str, sizes: str, axis: int, known: Sequence[int | None]) -> list[str]:
+        """The pieces of a tensor whose ``sizes`` are these, as far as they are ``known``."""
+        stem, shape = label(self.node), self.shape(tensor)
+        names = [self.tensors.fresh(f"{stem}.{index}") for index in range(len(known))]
+        if names:
+            self.graph.node.append(helper.make_node("Split", [tensor, sizes], names, stem, axis=axis))
+        for name, size in zip(names, known, strict=True):
+            if shape is not None:
+                self.remember(name, *shape[:axis], size, *shape[axis + 1 :])
+        return names
 
     def concat(self, seq: List, axis: int, new_axis: bool, output: str) -> None:
         if not seq.parts:

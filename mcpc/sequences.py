@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
-from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, ValueInfoProto, helper
+from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, ValueInfoProto
 
 from mcpc.errors import McpcError, ModelError, Problems
 from mcpc.ir import Value
 from mcpc.onnx_contents import Contents, declared_shapes
-from mcpc.onnx_structure import label, reads, subgraphs, walk
+from mcpc.onnx_structure import reads, subgraphs, walk
 from mcpc.onnx_tensors import Array
 from mcpc.sequence_loops import SequenceLoop
 from mcpc.sequence_parts import MOST, Builder, Grown, List, One, Part, Pieces, Rows, Tensors
@@ -196,12 +196,7 @@ def _split(node: _Rewriter) -> None:
         node.fail(f"only a run shows input 1 (%{sizes}), the sizes of the pieces, and how many there are")
     if count > MOST:
         node.fail(f"it makes {count} tensors, {MOST} are the most")
-    names = [node.tensors.fresh(f"{label(node.node)}.{index}") for index in range(count)]
-    if names:
-        node.graph.node.append(helper.make_node("Split", [tensor, sizes], names, label(node.node), axis=axis))
-    if (whole := node.shape(tensor)) is not None:
-        for index, name in enumerate(names):
-            node.remember(name, *whole[:axis], None if known is None else known[index], *whole[axis + 1 :])
+    names = node.split(tensor, sizes, axis, known if known is not None else [None] * count)
     node.make(map(One, names))
 
 
@@ -226,15 +221,12 @@ class _Resolver:
 
     def resolve(self, scope: Scope) -> None:
         for node in scope.nodes:
-            before = len(scope.graph.node)
             try:
                 self.rewrite(_Rewriter(self.tensors, self.shared, scope, node))
                 continue
             except McpcError as error:
                 self.problems.add(error)
-                del scope.graph.node[before:]
             except _Lost:
-                del scope.graph.node[before:]
                 if _operator(node) not in OPERATORS and not any(subgraphs(node)):
                     scope.graph.node.append(node)  # it may be at fault itself
             scope.lost.update(name for name in node.output if name)
@@ -340,11 +332,14 @@ def _paired(node: _Rewriter, name: str, lists: Mapping[Scope, List | None]) -> l
         node.fail(f"output {name} is a sequence in one branch and a tensor in the other", "E104")
     if len({tuple(map(_kind, seq.parts)) for seq in known.values()}) == 1:
         return list(zip(*(seq.parts for seq in known.values()), strict=True))
-    singles = [Builder(node.tensors, branch.graph, node.node).singles(seq) for branch, seq in known.items()]
-    counts = ["a number that only a run shows" if names is None else str(len(names)) for names in singles]
-    if None in singles or len(set(counts)) > 1:
-        node.fail(f"its branches make sequences of {' and '.join(counts)} tensors of output {name}")
-    return list(zip(*(map(One, names) for names in singles if names is not None), strict=True))
+    builders = {branch: Builder(node.tensors, branch.graph, node.node) for branch in known}
+    counts = [node.count(seq) for seq in known.values()]
+    if None not in counts and len(set(counts)) == 1 and (counts[0] or 0) <= MOST:
+        singles = [builders[branch].singles(seq) or [] for branch, seq in known.items()]
+        return list(zip(*(map(One, names) for names in singles), strict=True))
+    if any(not seq.parts for seq in known.values()):
+        node.fail(f"output {name} is an empty sequence in one of its branches")
+    return [tuple(Rows(builders[branch].stack(List(seq.parts, branch.graph)), 0) for branch, seq in known.items())]
 
 
 def _kind(part: Part) -> Part:

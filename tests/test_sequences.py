@@ -432,6 +432,36 @@ def test_states_in_a_list_that_every_iteration_replaces(tmp_path: Path) -> None:
     )
 
 
+def test_the_last_tensor_of_a_list_that_grows(tmp_path: Path) -> None:
+    check(
+        """
+        last (float[N,2] x, int64 outer, int64 inner) => (float[A,2] sums, float[N,2] end, float[B,2] shorter, int64 n)
+        <bool true = {1}, int64 minus_one = {-1}, int64 minus_two = {-2}, float two = {2}>
+        {
+            start = SequenceConstruct(x)
+            list = Loop(outer, true, start) <body = step (int64 i, bool c, seq(float) s) => (bool c2, seq(float) s2)
+            {
+                c2 = Identity(c)
+                y = SequenceAt(s, minus_one)
+                z = Mul(y, two)
+                s1 = SequenceInsert(s, z)
+                w = SequenceAt(s1, minus_two)
+                v = Add(w, x)
+                s2 = SequenceInsert(s1, v)
+            }>
+            sums = ConcatFromSequence<axis = 0>(list)
+            end = SequenceAt(list, minus_one)
+            fewer = SequenceErase(list, minus_two)
+            shorter = ConcatFromSequence<axis = 0>(fewer)
+            n = SequenceLength(fewer)
+        }
+        """,
+        tmp_path,
+        {"x": [2, 2], "outer": 3, "inner": 1},
+        {"x": [3, 2], "outer": 1, "inner": 2},
+    )
+
+
 # ---- branches
 
 
@@ -514,6 +544,25 @@ def test_branches_that_shapes_decide(tmp_path: Path) -> None:
         """,
         tmp_path,
         {"x": [3, 5]},
+    )
+
+
+def test_branches_that_make_lists_of_different_lengths(tmp_path: Path) -> None:
+    check(
+        """
+        lengths (float[N,2] x, float[N,2] y, bool c, int64 at) => (float[A,2] rows, int64 n, float[N,2] one)
+        {
+            s = If(c) <
+                then_branch = yes () => (seq(float) a) { a = SequenceConstruct(y, x, y) },
+                else_branch = no () => (seq(float) b) { b = SequenceConstruct(x) }>
+            n = SequenceLength(s)
+            rows = ConcatFromSequence<axis = 0>(s)
+            one = SequenceAt(s, at)
+        }
+        """,
+        tmp_path,
+        {"x": [3, 2], "y": [3, 2], "c": True, "at": 2},
+        {"x": [2, 2], "y": [2, 2], "c": False, "at": -1},
     )
 
 
@@ -660,13 +709,21 @@ FAULTS = {
         }""",
         "E101", "t", "1 tensors before an iteration, 2 behind",
     ),
-    "branches of different lengths": (
+    "branches of different lengths of which one is empty": (
         """g (float[2] a, bool c) => (int64 n) {
             s = If(c) <then_branch = y () => (seq(float) t) { t = SequenceConstruct(a) },
-                       else_branch = n () => (seq(float) u) { u = SequenceConstruct(a, a) }>
+                       else_branch = n () => (seq(float) u) { u = SequenceEmpty() }>
             n = SequenceLength(s)
         }""",
-        "E101", "s", "1 and 2 tensors",
+        "E101", "s", "empty sequence in one",
+    ),
+    "branches of different lengths of unequal tensors": (
+        """g (float[2] a, float[3] b, bool c) => (int64 n) {
+            s = If(c) <then_branch = y () => (seq(float) t) { t = SequenceConstruct(a) },
+                       else_branch = n () => (seq(float) u) { u = SequenceConstruct(a, b) }>
+            n = SequenceLength(s)
+        }""",
+        "E101", "s", "[2]", "[3]",
     ),
     "a branch without a sequence": (
         """g (float[2] a, bool c) => (int64 n) {
