@@ -53,7 +53,7 @@ def _declared(family: Family) -> Iterator[Operator]:
         if not definition.domain:
             last = max(last, defs.onnx_opset_version())
         replaced = isinstance(definition, Contrib) or (not definition.domain and definition.name in _WRITTEN_AS_OTHERS)
-        ways = ("simpler operators",) if replaced else tuple(family.ways(definition))
+        ways = (*family.ways(definition), *(["simpler operators"] if replaced else []))
         taken = definition.dtypes if isinstance(definition, ops.Elementwise) else frozenset()
         dtypes = tuple(dtype.name for dtype in DType if dtype in taken)
         reason = "" if ways else "it has no code for this target"
