@@ -134,6 +134,7 @@ class Printer:
         self._operand = operand
         self._prefix = prefix
         self._results: dict[int, str] = {}
+        self._stored: dict[str, str] = {}  # what is stored of a variable of one of NARROW, where that was computed
         self.statements: list[str] = []
 
     def define(self, value: Value, text: str) -> None:
@@ -179,8 +180,20 @@ class Printer:
     def _variable(self, text: str, dtype: DType | None) -> str:
         assert dtype is not None
         name = f"{self._prefix}{len(self.statements)}"
+        opening = f"{vector_type(dtype)}_from_{NARROW.get(dtype)}("
+        if text.startswith(opening):
+            self._stored[name] = f"{name}_bits"
+            self.statements.append(f"{_bits(dtype)} {name}_bits = {text.removeprefix(opening).removesuffix(')')};")
+            text = f"{opening}{name}_bits)"
         self.statements.append(f"{vector_type(dtype)} {name} = {text};")
         return name
+
+    def store(self, value: Value, pointer: str, lanes: str) -> str:
+        """The statement that stores a value; what was rounded to be stored is not rounded again."""
+        text = self.text(value)
+        if text in self._stored:
+            return f"{_bits(value.dtype)}_store({pointer}, {self._stored[text]}, {lanes});"
+        return store(value.dtype, pointer, text, lanes)
 
     @staticmethod
     def _constant(item: e.Expr, dtype: DType) -> str:

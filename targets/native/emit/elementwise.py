@@ -5,7 +5,7 @@ from __future__ import annotations
 from mcpc.ir import Value, product
 
 from ..ctext import indent
-from ..expression import Printer, load, load_packed, store
+from ..expression import Printer, load, load_packed
 from ..iteration import broadcast_strides, space
 from ..kernel import SELF, KernelBuilder, scalar, unsupported
 from .registry import ELEMENTWISE, emits
@@ -57,7 +57,7 @@ def elementwise(b: KernelBuilder) -> None:
             text = load(value.dtype, element(b.input(value), index + 1), step, "lanes")
         lines.append(f"const __auto_type x{index} = {text};")
     lines += printer.statements
-    lines.append(store(b.node.output.dtype, element(b.output(), 0), printer.text(b.region.result), "lanes"))
+    lines.append(printer.store(b.region.result, element(b.output(), 0), "lanes"))
     place = "int64_t i" if is_flat else "const int64_t *at, int64_t i"
     b.function(
         f"MCP26_INLINE void {SELF}_eight(const void *const *args, {place}, int64_t lanes) {{\n{indent(lines)}\n}}"

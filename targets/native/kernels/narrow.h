@@ -76,8 +76,10 @@ typedef struct {
 
 MCP26_INLINE v8f v8f_from_small(v8b bits, small_float f) {
     v8u code = __builtin_convertvector(bits, v8u) & (2 * f.sign - 1), low = code & (f.sign - 1);
-    v8f scale = (v8f)(v8u_splat((254 - f.bias) << 23)); /* 2^(127 - bias): subnormal numbers come out of it too */
-    v8f value = v8f_copysign((v8f)(low << (23 - f.mantissa)) * scale, (v8f)(code * (0x80000000u / f.sign)));
+    v8f normal = (v8f)((low << (23 - f.mantissa)) + ((127 - f.bias) << 23));
+    v8f steps = __builtin_convertvector((v8i)low, v8f), step = (v8f)v8u_splat((128 - f.bias - f.mantissa) << 23);
+    v8f size = v8f_select((v8i)(low < (1u << f.mantissa)), steps * step, normal);
+    v8f value = v8f_copysign(size, (v8f)(code * (0x80000000u / f.sign)));
     v8i is_nan = f.is_zero_unsigned ? (v8i)(code == f.nan) : (v8i)(low == f.nan);
     return v8f_select(is_nan, v8f_splat(__builtin_nanf("")), value);
 }
@@ -87,9 +89,10 @@ MCP26_INLINE v8b small_from_v8f(v8f x, small_float f) {
     uint32_t shift = 23 - f.mantissa;
     v8u bits = (v8u)size, rounded = (bits + ((1u << (shift - 1)) - 1) + ((bits >> shift) & 1u)) >> shift;
     v8u normal = rounded - ((127 - f.bias) << f.mantissa);
-    v8f steps = size * (float)(1u << (f.bias - 1 + f.mantissa)); /* of the numbers below the least normal one */
-    v8u small = (v8u)v8i_from_v8f(v8f_round(steps));
-    v8u code = v8u_select(steps < (float)(1u << f.mantissa), small, normal);
+    /* Below the least normal number, steps are as small as those of floats from this one on. */
+    v8f steps = (v8f)v8u_splat(((151 - f.bias - f.mantissa) << 23) | 0x400000u);
+    v8u small = (v8u)(size + steps) - (v8u)steps;
+    v8u code = v8u_select(size < (v8f)v8u_splat((128 - f.bias) << 23), small, normal);
     code = v8u_select((v8i)(code > f.most), v8u_splat(f.beyond), code);
     code = v8u_select(x != x, v8u_splat(f.nan), code);
     v8u sign = ((v8u)x >> 31) * f.sign;

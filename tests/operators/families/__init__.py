@@ -72,6 +72,7 @@ FAMILIES: dict[str, Family] = {
         quantize.FAMILY,
         quantize.STORED,
         conversions.FAMILY,
+        conversions.NEWER,
         few_bits.FAMILY,
         storage.FAMILY,
         empty.FAMILY,

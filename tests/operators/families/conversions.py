@@ -93,3 +93,52 @@ def there_and_back(g: Graph, dtype: DType) -> Any:
 for dtype in (*FLOAT8, DType.float4e2m1):
     FAMILY.graph(f"there and back through {dtype.name}", lambda g, dtype=dtype: there_and_back(g, dtype),
                  **{**EXACT, "tolerance": 1e-6})  # fmt: skip
+
+# ---- BitCast, and what opset 28 gives more types
+NEWER = Family("bits", opset=28)
+
+
+def newer(name: str, op: str, *operands: Any, **options: Any) -> None:
+    NEWER.op(name, op, *operands, case=EXACT, **options)
+
+
+PAIRS = (
+    *((DType.float32, DType.int32), (DType.int32, DType.float32), (DType.float64, DType.uint64)),
+    *((DType.float16, DType.int16), (DType.bfloat16, DType.uint16), (DType.int8, DType.float8e4m3fn)),
+    *((DType.int4, DType.uint4), (DType.uint4, DType.float4e2m1), (DType.int2, DType.uint2), (DType.bool, DType.uint8)),
+)
+for source, target in PAIRS:
+    numbers = np.array([[1, 0, 1], [0, 1, 1]]).astype(source.numpy)
+    newer(f"BitCast of {source.name} to {target.name}", "BitCast", numbers, to=code(target))
+X = RNG.standard_normal((3, 7), np.float32)
+NEWER.graph(
+    "the sign of a float",
+    lambda g: g(
+        "BitwiseAnd", g("BitCast", g("Mul", g.input(X), X), to=TensorProto.UINT32), W(np.array(2**31, np.uint32))
+    ),
+    **EXACT,
+)
+NEWER.graph(
+    "BitCast of a view",
+    lambda g: g("BitCast", g("Reshape", g("Relu", X), W(np.array([7, 3]))), to=TensorProto.INT32),
+    **EXACT,
+)
+NEWER.graph("BitCast of a constant", lambda g: g("BitCast", W(X), to=TensorProto.INT32), **EXACT)
+NEWER.graph(
+    "BitCast of channels-last",
+    lambda g: g("BitCast", g("MaxPool", (1, 8, 4, 4), kernel_shape=[2, 2]), to=TensorProto.INT32),
+    **EXACT,
+)
+for dtype in (np.int8, np.int16, np.int32, np.int64):
+    limits = np.iinfo(dtype)
+    numbers = np.array([limits.min, limits.min + 1, -7, -1, 0, 1, 5, limits.max], dtype)
+    for direction in ("LEFT", "RIGHT"):
+        for amount in (0, 1, 3, limits.bits - 1):
+            newer(
+                f"BitShift {direction} of {dtype.__name__} by {amount}",
+                "BitShift",
+                *(numbers, np.array([amount], dtype)),
+                direction=direction,
+            )
+for dtype in (np.float16, np.float64):
+    NEWER.op(f"Celu of {dtype.__name__}", "Celu", X.astype(dtype), alpha=1.5, case={**EXACT, "tolerance": 2e-3})
