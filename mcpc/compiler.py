@@ -22,7 +22,7 @@ from mcpc.ir import Dim, Graph, SizeBound, TensorType, Value, is_static
 from mcpc.ops.random import random_node
 from mcpc.pipeline import Pass, PassContext, parse_pipeline, run_pipeline
 from mcpc.sample_inputs import sample_inputs
-from mcpc.sensitivity import tolerances
+from mcpc.sensitivity import coarsest_rounding, tolerances
 from mcpc.size_options import Bound, Shape
 from mcpc.target import Target
 from mcpc.verification import RTOL, judge
@@ -142,7 +142,7 @@ def golden_case(graph: Graph, reference_model: bytes, feeds: Mapping[str, np.nda
     inputs."""
     run = judge(reference_model, [value.name for value in graph.outputs])
     outputs = run(feeds)
-    atol = max([1e-6, *tolerances(run, feeds, outputs)])
+    atol = max([1e-6, *tolerances(run, feeds, outputs, coarsest_rounding(reference_model))])
     return Golden([feeds[value.name] for value in graph.inputs], outputs, rtol=RTOL, atol=atol)
 
 

@@ -19,7 +19,7 @@ from mcpc.comparison import RTOL, Comparison, compare
 from mcpc.errors import UsageError
 from mcpc.ir import Graph
 from mcpc.pipeline import Pass, PassContext, describe
-from mcpc.sensitivity import tolerances
+from mcpc.sensitivity import coarsest_rounding, tolerances
 
 Array = np.ndarray[Any, Any]
 
@@ -122,7 +122,7 @@ def verify_layers(
 
     result = [compared(layer, atol) for layer in layers]
     if atol is None and not all(each.matches for each in result):
-        moved = tolerances(run, feeds, list(in_graph.values()))
+        moved = tolerances(run, feeds, list(in_graph.values()), coarsest_rounding(expose.models[0]))
         allowed = dict(zip(names, moved, strict=True))
         result = [compared(layer, allowed[layer.output]) for layer in layers]
     return result
@@ -137,7 +137,10 @@ def _compile_again(artifact: Path, model: Path, expose: ExposeLayers, folder: Pa
         meta = opened.meta
     target = plugins.find_target(meta.target)
     own = {each.name for each in plugins.find_family(target.family).passes(target)}
-    passes = ", ".join(record.spec or record.name for record in meta.passes or [] if record.name not in own)
+    records = list(meta.passes or [])
+    while records and records[-1].name in own:  # what the family runs itself, behind the others
+        records.pop()
+    passes = ", ".join(record.spec or record.name for record in records)
     optional = {default.input for default in meta.defaults or []}
     return compile_model(
         model,

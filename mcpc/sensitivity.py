@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,11 @@ from mcpc.errors import UsageError
 
 Array = np.ndarray[Any, Any]
 
-#: The noise on each number of an input, as a part of it: some roundings of float32.
-NOISE = 2.0**-21
+#: What rounding to float32 changes at most, relatively.
+FLOAT32 = 2.0**-24
+
+#: The noise on each number of an input, in roundings.
+NOISE = 8
 
 #: The tries where the first one shows that outputs move: a quantised network moves in steps, or not at all.
 TRIES = 5
@@ -23,26 +27,52 @@ ROUNDINGS = 4
 
 
 def tolerances(
-    run: Callable[[Mapping[str, Array]], Sequence[Array]], feeds: Mapping[str, Array], outputs: Sequence[Array]
+    run: Callable[[Mapping[str, Array]], Sequence[Array]],
+    feeds: Mapping[str, Array],
+    outputs: Sequence[Array],
+    rounding: float = FLOAT32,
 ) -> list[float]:
-    """The absolute tolerance for each of ``outputs``, which ``run`` makes of ``feeds``.
+    """The absolute tolerance for each of ``outputs``, which ``run`` makes of ``feeds``. ``rounding`` is the coarsest
+    relative one inside (:func:`coarsest_rounding`).
 
-    It is ATOL_OF_RANGE of the output's largest magnitude. Where noise as small as rounding on the float inputs moves an
-    output so far that sums in another order might miss this, it is ROUNDINGS times the farthest move. The noise is
-    seeded. Inputs whose numbers mean sizes, which ``run`` refuses with noise by a UsageError, give the former.
+    It is ATOL_OF_RANGE of the output's largest magnitude, or ROUNDINGS times the noise there. Where noise as small as
+    rounding on the float inputs moves an output so far that sums in another order might miss this, it is ROUNDINGS
+    times the farthest move. The noise is seeded. Inputs whose numbers mean sizes, which ``run`` refuses with noise by a
+    UsageError, give the former.
     """
-    least = [ATOL_OF_RANGE * _largest(array) for array in outputs]
+    least = [max(ATOL_OF_RANGE, ROUNDINGS * NOISE * rounding) * _largest(array) for array in outputs]
     moved = [0.0] * len(least)
     for seed in range(TRIES):
         rng = np.random.default_rng(seed)
         try:
-            noisy = run({name: _with_noise(array, rng) for name, array in feeds.items()})
+            noisy = run({name: _with_noise(array, NOISE * rounding, rng) for name, array in feeds.items()})
         except UsageError:
             return least
         moved = [max(far, _move(*pair)) for far, *pair in zip(moved, outputs, noisy, strict=True)]
         if all(ROUNDINGS * far <= enough for far, enough in zip(moved, least, strict=True)):
             return least
     return [max(enough, ROUNDINGS * far) for far, enough in zip(moved, least, strict=True)]
+
+
+def coarsest_rounding(model: Path | str | bytes) -> float:
+    """The largest relative change by rounding in an ONNX model, given as a path or its bytes: that of float32, or of a
+    16-bit float type that it computes in. Weights of such a type that are cast before use round nothing."""
+    import onnx
+
+    from mcpc.halves import ROUNDING
+    from mcpc.onnx_structure import walk
+
+    proto = onnx.load_from_string(model) if isinstance(model, bytes) else onnx.load(model, load_external_data=False)
+    units = {getattr(onnx.TensorProto, dtype.name.upper()): unit for dtype, unit in ROUNDING.items()}
+    stored = {tensor.name: tensor.data_type for tensor in proto.graph.initializer}
+    types = [value.type.tensor_type.elem_type for value in (*proto.graph.input, *proto.graph.output)]
+    for node in walk(proto.graph.node):
+        types += [attribute.i for attribute in node.attribute if attribute.name == "to"]
+        if node.op_type not in ("Cast", "CastLike", "DequantizeLinear"):
+            types += [stored[name] for name in node.input if name in stored]
+    for function in proto.functions:
+        types += [attribute.i for node in function.node for attribute in node.attribute if attribute.name == "to"]
+    return max((units[each] for each in types if each in units), default=FLOAT32)
 
 
 def _largest(array: Array) -> float:
@@ -57,8 +87,8 @@ def _move(before: Array, after: Array) -> float:
         return _largest(before.astype(np.float64) - after.astype(np.float64))
 
 
-def _with_noise(array: Array, rng: np.random.Generator) -> Array:
+def _with_noise(array: Array, noise: float, rng: np.random.Generator) -> Array:
     if array.dtype.kind != "f":
         return array
-    factor = 1 + NOISE * rng.standard_normal(array.shape)
+    factor = 1 + noise * rng.standard_normal(array.shape)
     return np.asarray(array * factor, array.dtype)

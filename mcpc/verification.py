@@ -11,7 +11,7 @@ import numpy as np
 from mcpc.comparison import ATOL_OF_RANGE, RTOL, Comparison, compare
 from mcpc.dtypes import BY_CODE
 from mcpc.errors import ModelError, UsageError
-from mcpc.sensitivity import tolerances
+from mcpc.sensitivity import coarsest_rounding, tolerances
 
 if TYPE_CHECKING:
     from mcpc.loader import Session
@@ -64,7 +64,7 @@ def verify(
     want = run(feeds)
     comparisons = [compare(*each, rtol, atol) for each in zip(names, got, want, strict=True)]
     if atol is None and not all(each.matches for each in comparisons):
-        allowed = tolerances(run, feeds, want)
+        allowed = tolerances(run, feeds, want, coarsest_rounding(model))
         comparisons = [
             compare(name, ours, theirs, rtol, most)
             for name, ours, theirs, most in zip(names, got, want, allowed, strict=True)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from onnx import TensorProto, helper
+from onnx import helper
 from onnx.numpy_helper import from_array
 
 import mcpc
@@ -18,7 +18,7 @@ from mcpc.cli import cli
 from mcpc.per_layer import ExposeLayers, verify_layers
 
 
-def build(scale: float = 1.0) -> bytes:
+def build(scale: float = 1.0, dtype: type = np.float32) -> bytes:
     """Conv and Relu (one kernel, stored channels-last), Scale (an elementwise step of its own name), mean, Gemm."""
     rng = np.random.default_rng(0)
     nodes = [
@@ -33,8 +33,9 @@ def build(scale: float = 1.0) -> bytes:
         "v": rng.standard_normal((4, 2), np.float32) * np.float32(scale),
     }
     info = helper.make_tensor_value_info
-    inputs, outputs = [info("x", TensorProto.FLOAT, ["N", 3, 6, 6])], [info("y", TensorProto.FLOAT, ["N", 2])]
-    initial = [from_array(array, name) for name, array in weights.items()]
+    code = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    inputs, outputs = [info("x", code, ["N", 3, 6, 6])], [info("y", code, ["N", 2])]
+    initial = [from_array(array.astype(dtype), name) for name, array in weights.items()]
     graph = helper.make_graph(nodes, "net", inputs, outputs, initial)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     return bytes(model.SerializeToString())
@@ -55,6 +56,15 @@ def test_every_step_is_compared_with_the_models_tensor(files: tuple[Path, Path])
     assert found["pool"].against == "model" and found["pool"].comparison.shape == (3, 4, 3, 3)
     steps = {step["name"] for step in mcpc.inspect(files[0])["steps"]}
     assert {layer.layer.node for layer in layers} >= {name for name in steps if "+" not in name}
+
+
+def test_a_network_of_16_bits_is_compared_too(tmp_path: Path) -> None:
+    """Passes that code generation repeats run where the artifact's pipeline had them."""
+    (tmp_path / "m.onnx").write_bytes(build(dtype=np.float16))
+    artifact = mcpc.compile(tmp_path / "m.onnx", "host", tmp_path / "m.mcp26bin")
+    layers = verify_layers(artifact, tmp_path / "m.onnx")
+    assert all(layer.matches for layer in layers)
+    assert any(layer.layer.op == "Conv+Cast+Relu+Cast" for layer in layers)
 
 
 def test_the_first_layer_that_differs_is_named(files: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,13 +6,18 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, helper
 
+from mcpc import sensitivity
 from mcpc.comparison import ATOL_OF_RANGE
 from mcpc.errors import UsageError
-from mcpc.sensitivity import NOISE, ROUNDINGS, TRIES, tolerances
+from mcpc.sensitivity import FLOAT32, ROUNDINGS, TRIES, coarsest_rounding, tolerances
 
 Array = np.ndarray[Any, Any]
+
+NOISE = sensitivity.NOISE * FLOAT32
 
 
 def test_a_tame_network_keeps_the_usual_tolerance_after_one_try() -> None:
@@ -67,3 +72,32 @@ def test_inputs_that_mean_sizes_leave_the_usual_tolerance() -> None:
 def test_integers_and_infinities_stay_what_they_are() -> None:
     feeds: dict[str, Array] = {"i": np.arange(3), "x": np.array([np.inf, np.nan, 0.0], np.float32)}
     assert tolerances(lambda given: list(given.values()), feeds, list(feeds.values())) == [2 * ATOL_OF_RANGE, 0]
+
+
+def test_what_computes_in_16_bits_is_given_its_roundings() -> None:
+    """An output moves by the noise of float16 inputs, and is allowed some roundings where it does not."""
+
+    def run(feeds: Mapping[str, Array]) -> list[Array]:
+        return [feeds["x"][:1], np.ones(3, np.float16)]
+
+    feeds = {"x": np.full(1000, 2, np.float16)}
+    moved, still = tolerances(run, feeds, run(feeds), 2.0**-11)
+    assert still == ROUNDINGS * sensitivity.NOISE * 2.0**-11
+    assert still < moved < 2**-3
+
+
+def model(*nodes: onnx.NodeProto, type: int = TensorProto.FLOAT, initializer: int = TensorProto.FLOAT) -> bytes:
+    x, y = (helper.make_tensor_value_info(name, type, [2]) for name in ("x", "y"))
+    weight = helper.make_tensor("w", initializer, [2], [1.0, 2.0])
+    return bytes(helper.make_model(helper.make_graph(nodes, "g", [x], [y], [weight])).SerializeToString())
+
+
+def test_the_coarsest_rounding_is_that_of_a_type_that_is_computed_in() -> None:
+    plain, half, brain = TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16
+    add = helper.make_node("Add", ["x", "w"], ["y"])
+    widened = (helper.make_node("Cast", ["w"], ["v"], to=plain), helper.make_node("Add", ["x", "v"], ["y"]))
+    through = (helper.make_node("Cast", ["x"], ["v"], to=brain), helper.make_node("Cast", ["v"], ["y"], to=plain))
+    assert coarsest_rounding(model(add)) == FLOAT32
+    assert coarsest_rounding(model(*widened, initializer=half)) == FLOAT32
+    assert coarsest_rounding(model(add, type=half, initializer=half)) == 2.0**-11
+    assert coarsest_rounding(model(*through)) == 2.0**-8
