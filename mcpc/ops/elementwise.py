@@ -205,6 +205,16 @@ def is_inf(x: Expr, detect_negative: int = 1, detect_positive: int = 1) -> Expr:
     return apply("and", infinite, x > 0 if detect_positive else x < 0)
 
 
+def modulo(a: Expr, b: Expr, fmod: int = 0, *, dtype: DType) -> Expr:
+    """The remainder has the sign of ``a`` with ``fmod``, else that of ``b``, zeros too."""
+    if fmod or not dtype.is_float:
+        return apply("fmod" if fmod else "mod", a, b)
+    rest = apply("fmod", a, b)
+    other_side = apply("xor", rest < 0, b < 0)
+    zero = where(b < 0, e.const(-0.0), e.const(0.0))
+    return where(apply("eq", rest, 0), zero, where(other_side, rest + b, rest))
+
+
 def shift(x: Expr, amount: Expr, direction: str = "") -> Expr:
     if direction not in ("LEFT", "RIGHT"):
         raise TypeError(f"direction {direction!r} is neither LEFT nor RIGHT")
@@ -268,7 +278,7 @@ def _declare_all() -> None:
     # Arithmetic
     for name, op in {"Add": "add", "Sub": "sub", "Mul": "mul", "Div": "div"}.items():
         declare(name, primitive(op), NUMBERS)
-    declare("Mod", lambda a, b, fmod=0: apply("fmod" if fmod else "mod", a, b), NUMBERS, since=10)
+    declare("Mod", modulo, NUMBERS, since=10, is_typed=True)
     declare("Pow", lambda a, b: apply("pow", a, b), NUMBERS, result=power)
     declare("PRelu", lambda x, slope: where(x < 0, slope * x, x), WIDE, shape=unidirectional)
     for name, op in {"Min": "min", "Max": "max"}.items():

@@ -29,6 +29,11 @@ for mode in ("DCR", "CRD"):
     op(f"SpaceToDepth, {mode}", "SpaceToDepth", np.arange(96).reshape(2, 2, 4, 6), blocksize=2, mode=mode)
 case("SpaceToDepth, CRD, after a Conv", lambda g: g(
     "SpaceToDepth", g("Conv", (1, 3, 6, 6), W((4, 3, 3, 3)), pads=[1] * 4), blocksize=3, mode="CRD"))  # fmt: skip
+for dtype in (np.float16, np.float32, np.float64):
+    dividends = np.array([-4.25, 7, 5, 4.25, -7, 8, 0.0, -0.0, -3, 3, np.inf, -np.inf, 1, np.nan, 1, 6, -6], dtype)
+    divisors = np.array([2.5, -3.5, 8, -2.5, 3.5, 5, -2, 2, np.inf, -np.inf, 2, 2, -0.0, 1, np.nan, -3, 3], dtype)
+    judge = {"judges": (ONNX,), "because": "ONNX Runtime takes floats with fmod only"}
+    op(f"Mod, {dtype.__name__}, sign of the divisor", "Mod", dividends, divisors, case=judge)
 op("SwiGLU", "SwiGLU", (3, 70), (3, 70), case=ONNX_ONLY)
 op("SwiGLU, alpha", "SwiGLU", (3, 7), (3, 7), alpha=1.7, case=ONNX_ONLY)
 op("Attention, mask of rank 1", "Attention", *[(2, 3, 5, 4)] * 3, np.array([1, 1, 0, 1, 0], bool), left_window_size=2)
