@@ -150,6 +150,8 @@ op(
     dilations=[2, 3],
     ceil_mode=1,
 )
+ALONE = {"judges": (ONNX,), "because": "ONNX Runtime wants the maxima too"}
+op("indices alone", "MaxPool", (2, 3, 6, 4), outputs=[False, True], kernel_shape=[2, 2], strides=[2, 2], case=ALONE)
 op("indices 1-D", "MaxPool", (2, 3, 9), outputs=2, kernel_shape=[3], strides=[2])
 op("indices 3-D", "MaxPool", (1, 2, 4, 4, 5), outputs=2, kernel_shape=[2, 2, 2], strides=[2, 1, 2])
 
