@@ -174,7 +174,7 @@ class Session:
             return [self._output_in_place(handle, slot) for slot in self._outputs]
 
     def reset_state(self) -> None:
-        """Forget what earlier runs left in the model (KV cache, recurrent state)."""
+        """Forget what earlier runs left in the model (KV cache, recurrent state, random streams)."""
         with self._lock:
             handle = self._open()
             handle.library.mcp26_session_reset_state(handle.session)

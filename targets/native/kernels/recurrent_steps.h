@@ -48,10 +48,15 @@ MCP26_INLINE void NAME(recurrent_starts)(NAME(recurrent_shape) s, const T *initi
     }
 }
 
+/* The steps of item b. */
+MCP26_INLINE int64_t NAME(recurrent_length)(NAME(recurrent_shape) s, const int32_t *lengths, int64_t b) {
+    return lengths ? mcp26_max(0, mcp26_min(lengths[b], s.time)) : s.time;
+}
+
 /* The time of item b's step; -1 beyond its length, where y gets zeros. */
 MCP26_INLINE int64_t NAME(recurrent_time)(NAME(recurrent_shape) s, const int32_t *lengths, int64_t step, int64_t b,
                                           T *y) {
-    int64_t length = lengths ? mcp26_max(0, mcp26_min(lengths[b], s.time)) : s.time;
+    int64_t length = NAME(recurrent_length)(s, lengths, b);
     if (step < length) return s.is_reverse ? length - 1 - step : step;
     if (y) NAME(recurrent_start)(s.hidden, NULL, y + step * s.y_time + b * s.y_batch);
     return -1;
@@ -59,8 +64,8 @@ MCP26_INLINE int64_t NAME(recurrent_time)(NAME(recurrent_shape) s, const int32_t
 
 /* An item without steps has no last output: its state becomes zero, as in ONNX Runtime. */
 MCP26_INLINE void NAME(recurrent_ends)(NAME(recurrent_shape) s, const int32_t *lengths, T *state, int64_t step) {
-    for (int64_t b = 0; lengths && b < s.batch; b++) {
-        if (lengths[b] <= 0) NAME(recurrent_start)(s.hidden, NULL, state + b * step);
+    for (int64_t b = 0; b < s.batch; b++) {
+        if (NAME(recurrent_length)(s, lengths, b) == 0) NAME(recurrent_start)(s.hidden, NULL, state + b * step);
     }
 }
 
