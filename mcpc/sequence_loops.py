@@ -28,7 +28,10 @@ class _Kept:
     def __init__(self, seq: List) -> None:
         self.inside = seq
 
-    def finish(self, node: Builder, body: Builder, end: List, form: _Form) -> List:
+    def add_to(self, form: _Form, body: Builder, end: List) -> None:
+        pass
+
+    def result(self, node: Builder) -> List:
         return self.inside
 
 
@@ -40,25 +43,30 @@ class _Growing:
         self.initial, self.grown = seq, Grown(name)
         self.last = [_like(node, part.tensor, f"{name}.last") for part in seq.parts[-1:] if isinstance(part, One)]
         self.inside = List((self.grown, *map(One, self.last)), graph)
+        self.stacked, self.are_many = "", False  # what the Loop stacks, and whether each iteration appends several
 
-    def finish(self, node: Builder, body: Builder, end: List, form: _Form) -> List:
+    def add_to(self, form: _Form, body: Builder, end: List) -> None:
         before = self.inside.parts
         added = end.parts[len(before) :]
         if end.parts[: len(before)] != before or any(isinstance(part, Grown) for part in added):
-            node.fail(f"sequence {self.grown.name} is changed in the Loop in other ways than by appending to it")
+            body.fail(f"sequence {self.grown.name} is changed in the Loop in other ways than by appending to it")
         if not added:
-            return self.initial
+            return
         if any(name in form.read for name in self.last):
-            self._carry_last(node, added[-1], form)
-        result = node.tensors.fresh(f"{self.grown.name}.stacked")
+            self._carry_last(body, added[-1], form)
         if len(added) == 1 and isinstance(added[0], One):
-            tensor, is_one = added[0].tensor, True
+            tensor = added[0].tensor
         else:
-            tensor, is_one = body.stack(List(tuple(added), body.graph)), False
-        form.stacked.append((tensor, result))
+            tensor, self.are_many = body.stack(List(added, body.graph)), True
+        self.stacked = body.tensors.fresh(f"{self.grown.name}.stacked")
+        form.stacked.append((tensor, self.stacked))
         if (shape := body.shape(tensor)) is not None:
-            node.remember(result, None, *shape)
-        rows = Rows(result if is_one else node.joined(result, 0), 0)
+            body.remember(self.stacked, None, *shape)
+
+    def result(self, node: Builder) -> List:
+        if not self.stacked:
+            return self.initial
+        rows = Rows(node.joined(self.stacked, 0) if self.are_many else self.stacked, 0)
         return List((*self.initial.parts, rows), node.graph)
 
     def _carry_last(self, node: Builder, last: Part, form: _Form) -> None:
@@ -84,18 +92,21 @@ class _Refilled:
             message = f"sequence {name}, whose length only a run shows, is changed in a Loop"
             node.fail(f"{message} in other ways than by appending to it")
         self.name, self.tensors = name, tensors
+        self.results: list[str] = []
         self.inputs = [_like(node, tensor, f"{name}.{index}") for index, tensor in enumerate(tensors)]
         self.inside = List(tuple(map(One, self.inputs)), graph)
 
-    def finish(self, node: Builder, body: Builder, end: List, form: _Form) -> List:
+    def add_to(self, form: _Form, body: Builder, end: List) -> None:
         ends = body.singles(end)
         if ends is None or len(ends) != len(self.tensors):
             then = "a number that only a run shows" if ends is None else len(ends)
-            node.fail(f"sequence {self.name} holds {len(self.tensors)} tensors before an iteration, {then} behind it")
-        results = [_like(node, tensor, f"{self.name}.last") for tensor in self.tensors]
+            body.fail(f"sequence {self.name} holds {len(self.tensors)} tensors before an iteration, {then} behind it")
+        self.results = [_like(body, tensor, f"{self.name}.last") for tensor in self.tensors]
         infos = [ValueInfoProto(name=name) for name in self.inputs]
-        form.carried += zip(self.tensors, infos, ends, results, strict=True)
-        return List(tuple(map(One, results)), node.graph)
+        form.carried += zip(self.tensors, infos, ends, self.results, strict=True)
+
+    def result(self, node: Builder) -> List:
+        return List(tuple(map(One, self.results)), node.graph)
 
 
 class SequenceLoop:
@@ -135,7 +146,7 @@ class SequenceLoop:
         body = Builder(self.node.tensors, graph, proto)
         count = len(self._carried)
         names = [*proto.output, *[""] * (len(self.behind) - 1 - len(proto.output))]
-        lists: dict[str, List] = {}
+        results_of: dict[str, _Kept | _Growing | _Refilled] = {}
         for index, (carried, end, name) in enumerate(zip(self._carried, self.behind[1:], names, strict=False), 2):
             seq = find(end)
             if (seq is None) != (carried is None):
@@ -143,7 +154,8 @@ class SequenceLoop:
             if carried is None or seq is None:
                 form.carried.append((proto.input[index], self.before[index], end, name))
             else:
-                lists[name] = carried.finish(self.node, body, seq, form)
+                carried.add_to(form, body, seq)
+                results_of[name] = carried
         form.stacked[:0] = zip(self.behind[1 + count :], names[count:], strict=False)
         operands, inputs, ends, results = zip(*form.carried, strict=True) if form.carried else [()] * 4
         _replace(proto.input, [*proto.input[:2], *operands])
@@ -152,7 +164,7 @@ class SequenceLoop:
         _replace(graph.output, [ValueInfoProto(name=end) for end in ends])
         _replace(proto.output, [*results, *(result for _, result in form.stacked)])
         self.node.graph.node.append(proto)
-        return lists
+        return {name: carried.result(self.node) for name, carried in results_of.items()}
 
 
 def _replace(field: Any, items: Iterable[Any]) -> None:

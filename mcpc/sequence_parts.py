@@ -236,9 +236,15 @@ class Builder:
             if shape is not None:
                 self.remember(result, 1, *shape)
             return Rows(result, axis)
-        size, count = self._size(part), self._count_tensor(part)
+        size = self._size(part)
         assert isinstance(part, Pieces)
         axis = part.axis
+        if part.size == 1:
+            result = self("Unsqueeze", part.tensor, self.constant([axis + 1]))
+            if shape is not None:
+                self.remember(result, *shape[: axis + 1], 1, *shape[axis + 1 :])
+            return Rows(result, axis)
+        count = self._count_tensor(part)
         head = [self("Shape", part.tensor, start=0, end=axis)] if axis else []
         each = self("Min", size, self.constant([part.size]))  # all of one size, or the Reshape is at fault
         sizes = self("Concat", *head, count, each, self("Shape", part.tensor, start=axis + 1), axis=0)
@@ -307,7 +313,7 @@ class Builder:
         left = abs(position)
         while left:
             count = self._count(far[0])
-            if count is None and all(isinstance(part, One | Rows) for part in far):
+            if count is None and all(isinstance(part, One | Rows) or _is_thin(part) for part in far):
                 rows = self.rows(List(tuple(far[::step]), self.graph))
                 first, second = self._halves(rows, left * step)[::step]
                 near, far, left = [*near, first], [second], 0
@@ -365,6 +371,10 @@ class Builder:
         rows = self._rows(part)
         axis = self.axis(axis, rows.tensor, removed=1)
         return self.joined(self._moved(rows, axis), axis)
+
+
+def _is_thin(part: Part) -> bool:
+    return isinstance(part, Pieces) and part.size == 1
 
 
 def _text(shape: Shape) -> str:
