@@ -228,6 +228,7 @@ def group_query_attention(e: Expansion) -> Sequence[Value | None]:
     heads, kv_heads = _count(e), _count(e, "kv_num_heads")
     _refuse_forms(e)
     q, k, v = _split(e, heads, kv_heads)
+    q, k = _normalised(e, q, 14, heads, "q_norm_epsilon"), _normalised(e, k, 15, kv_heads, "k_norm_epsilon")
     rows = e.size(q, 1)
     length = e("Add", e("Cast", e.input(5), to=DType.int64), e.ints(1))
     start = e("Max", e("Sub", length, rows), e.ints(0))
@@ -255,8 +256,7 @@ def group_query_attention(e: Expansion) -> Sequence[Value | None]:
 def _refuse_forms(e: Expansion) -> None:
     if attribute(e.node, "sliding_window_cache", 0):
         e.refuse("a cache of the window only")
-    for index, what in ((12, "quantised caches"), (13, "quantised caches"), (14, "normalised queries and keys"),
-                        (16, "padded chunks (query_seqlens)")):  # fmt: skip
+    for index, what in ((12, "quantised caches"), (13, "quantised caches"), (16, "padded chunks (query_seqlens)")):
         if e.node.input(index) is not None:
             e.refuse(what)
 
@@ -271,6 +271,16 @@ def _split(e: Expansion, heads: int, kv_heads: int) -> tuple[Value, Value, Value
         size = _fixed(e, q) // (heads + 2 * kv_heads)
         q, k, v = e.several("Split", 3, q, e.ints(*(size * count for count in (heads, kv_heads, kv_heads))), axis=-1)
     return q, k, v
+
+
+def _normalised(e: Expansion, x: Value, index: int, heads: int, name: str) -> Value:
+    """[B, S, heads * size] with RMSNormalization of every head, where input ``index`` has weights for it."""
+    scale = e.node.input(index)
+    if scale is None:
+        return x
+    apart = e("Reshape", x, e.ints(0, 0, heads, _fixed(e, scale)))
+    epsilon = e.number(name, e.number("qk_norm_epsilon", 1e-6))
+    return e("Reshape", e("RMSNormalization", apart, scale, epsilon=epsilon), e.ints(0, 0, heads * _fixed(e, scale)))
 
 
 def _rotated(e: Expansion, x: Value, start: Value, heads: int) -> Value:

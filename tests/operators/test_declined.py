@@ -37,6 +37,19 @@ def lstm(name: str, code: str = "E102", **attrs: Any) -> Declined:
     return op(name, code, "LSTM", (5, 2, 3), *weights, outputs=3, hidden_size=4, **attrs)
 
 
+def contrib(op: str, code: str, *operands: Any, **options: Any) -> Declined:
+    """An operator of ONNX Runtime's."""
+    what = [name for name in options if name not in ("num_heads", "hidden_size", "K", "N", "bits", "block_size")]
+    name = f"{op} of {len(operands)} inputs, {', '.join(what)}, {options.get('bits')} bits"
+    return Declined(name, code, lambda g: g(op, *operands, domain="com.microsoft", **options))
+
+
+PROJECTED = (2, 4, 8), W((8, 24)), W((24,))
+#: Queries, keys, values, caches; lengths.
+GROUPS = {"num_heads": 2, "kv_num_heads": 1}
+GROUPED = (1, 2, 32), (1, 2, 16), (1, 2, 16), (1, 1, 4, 16), (1, 1, 4, 16)
+SINGLE = np.array([5], np.int32), np.array(6, np.int32)
+PACKED, BITS = W(np.ones((6, 1, 16), np.uint8)), {"K": 32, "N": 6, "bits": 4, "block_size": 32}
 ROW = np.arange(6, dtype=np.float32)
 CASES = [
     # operators that are not known, and what the reader declines
@@ -70,6 +83,38 @@ CASES = [
 ]
 
 
+#: ONNX Runtime's operators, which the reader declines.
+CONTRIB = [
+    contrib("MoE", "E101", (2, 8), (2, 4), W((4, 8, 16))),
+    contrib("Attention", "E102", *PROJECTED, num_heads=2, do_rotary=1),
+    contrib("Attention", "E102", *PROJECTED, num_heads=2, past_present_share_buffer=1),
+    contrib("Attention", "E102", *PROJECTED, np.ones(3, np.int32), num_heads=2),
+    contrib("MultiHeadAttention", "E102", (2, 4, 8), num_heads=2),
+    contrib("MultiHeadAttention", "E102", *[(2, 4, 8)] * 3, *[None] * 6, np.zeros((2, 1, 4), np.int32), num_heads=2),
+    contrib("GroupQueryAttention", "E102", *GROUPED, *SINGLE, **GROUPS, local_window_size=4, sliding_window_cache=1),
+    contrib("GroupQueryAttention", "E102", *GROUPED, *SINGLE, *[None] * 5, np.ones(1, np.float32), **GROUPS),
+    contrib("GroupQueryAttention", "E102", *GROUPED, *SINGLE, *[None] * 9, np.ones(1, np.int32), **GROUPS),
+    contrib("RotaryEmbedding", "E102", (1, 2, 3, 8), np.zeros((1, 3), np.int64), (9, 4), (9, 4), is_packed_batching=1),
+    contrib("SkipSimplifiedLayerNormalization", "E102", (2, 8), (2, 8), (8,), outputs=3),
+    contrib("BiasDropout", "E102", (2, 8), (8,), outputs=2),
+    contrib("MatMulNBits", "E102", (3, 32), PACKED.values, W((6, 1)), **BITS),
+    contrib("MatMulNBits", "E102", (3, 32), PACKED, W((6, 1)), **BITS, weight_prepacked=1),
+    contrib("MatMulNBits", "E102", (3, 32), PACKED, W((6, 1)), **{**BITS, "bits": 3}),
+    contrib("MatMulNBits", "E102", (3, 32), PACKED, W((6, 1)), None, W(np.arange(32, dtype=np.int32)), **BITS),
+    contrib("GatherBlockQuantized", "E102", PACKED, np.array([1]), W((6, 1)), block_size=32, gather_axis=1),
+    contrib(
+        "DynamicQuantizeLSTM",
+        "E102",
+        (4, 2, 5),
+        np.ones((1, 5, 12), np.int8),
+        np.ones((1, 3, 12), np.int8),
+        *[None] * 5,
+        *[(1,), np.zeros(1, np.int8)] * 2,
+        hidden_size=3,
+    ),
+]
+
+
 def compile_errors(model: bytes, folder: Path, passes: str | None) -> list[McpcError]:
     with pytest.raises((ModelError, ErrorGroup)) as caught:
         mcpc.compile(model, "host", folder / "declined.mcp26bin", passes=passes, golden=0)
@@ -77,7 +122,7 @@ def compile_errors(model: bytes, folder: Path, passes: str | None) -> list[McpcE
 
 
 @pytest.mark.parametrize("passes", [None, ""], ids=["default", "none"])
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", [*CASES, *CONTRIB], ids=lambda case: case.name)
 def test_declined(case: Declined, passes: str | None, tmp_path: Path) -> None:
     graph = Graph("")
     result = case.build(graph)
@@ -88,7 +133,7 @@ def test_declined(case: Declined, passes: str | None, tmp_path: Path) -> None:
     assert error.op == graph.nodes[0].op_type, error
 
 
-@pytest.mark.parametrize("cases", [CASES[:4], CASES[4:]], ids=["read", "coded"])
+@pytest.mark.parametrize("cases", [[*CASES[:4], *CONTRIB], CASES[4:]], ids=["read", "coded"])
 def test_all_are_named_at_once(cases: list[Declined], tmp_path: Path) -> None:
     graph = Graph("")
     names = []

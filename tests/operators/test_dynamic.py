@@ -28,7 +28,7 @@ FIXED = re.compile(
             ".*in blocks along",  # scales are fewer than the input's sizes
             ".*computed weights",  # the window is the weight's size
             "operator, short mask",  # two sizes that are usually one
-            "Attention, ends and starts",  # twice as many numbers as sequences
+            "Attention, .*ends and starts",  # twice as many numbers as sequences
             "GroupQueryAttention, packed",  # where the keys begin
             "RotaryEmbedding, (offset, )?rank 3",  # how many heads there are
             "a part read after its tensor could|an operand read beside its",  # a symbol is broadcast over another

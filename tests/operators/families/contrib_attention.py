@@ -13,8 +13,8 @@ from ..graphs import Weight as W
 FAMILY = Family("contrib attention")
 
 
-def op(name: str, op: str, *operands: Any, **options: Any) -> None:
-    case = {"judges": (ORT,), "because": "onnx.reference knows ONNX's operators only", "tolerance": 1e-4}
+def op(name: str, op: str, *operands: Any, tolerance: float = 1e-4, **options: Any) -> None:
+    case = {"judges": (ORT,), "because": "onnx.reference knows ONNX's operators only", "tolerance": tolerance}
     FAMILY.op(name, op, *operands, case=case, domain="com.microsoft", **options)
 
 
@@ -74,6 +74,8 @@ op(f"{multi}, keys of heads", multi, (2, 3, 8), (2, 2, 5, 4), (2, 2, 5, 4), num_
 op(f"{multi}, keys of heads and bias", multi, (2, 3, 8), (2, 2, 5, 4), (2, 2, 5, 4), W((24,)), num_heads=2)
 op(f"{multi}, keys of heads and mask", multi, (2, 3, 8), (2, 2, 5, 4), (2, 2, 5, 4), None,
    int32([1, 1, 1, 1, 0], [1, 1, 0, 0, 0]), num_heads=2)  # fmt: skip
+
+op(f"{attend}, one direction, ends and starts", attend, X, *QKV, int32(3, 4, 1, 2), num_heads=2, unidirectional=1)
 
 # ---- GroupQueryAttention: 4 heads of 16 that share 2 of keys
 group = "GroupQueryAttention"
@@ -155,3 +157,17 @@ op(f"{rope} in part, rank 3", rope, (2, 4, 24), IDS, *TABLES, num_heads=2, rotar
 op(f"{rope}, offset", rope, (2, 3, 4, 8), np.array([2]), *TABLES)
 op(f"{rope}, offset, rank 3", rope, (2, 4, 16), np.array([3]), *TABLES)
 op(f"{rope}, scale", rope, (2, 3, 4, 8), IDS, *TABLES, scale=0.5)
+
+# ---- 16-bit floats
+
+
+def half(*shape: int) -> Array:
+    return RNG.standard_normal(shape).astype(np.float16)
+
+
+RNG = np.random.default_rng(16)
+op(f"{attend}, float16", attend, half(2, 4, 8), W(half(8, 24)), W(half(24)), PADDING, num_heads=2, tolerance=2e-3)
+op(f"{multi}, float16", multi, half(2, 3, 8), half(2, 5, 8), half(2, 5, 8), num_heads=2, tolerance=2e-3)
+op(f"{group}, float16", group, half(1, 1, 64), half(1, 1, 32), half(1, 1, 32), half(1, 2, 3, 16), half(1, 2, 3, 16),
+   int32(3), np.array(4, np.int32), outputs=3, **HEADS, tolerance=2e-3)  # fmt: skip
+op(f"{rope}, float16", rope, half(2, 3, 4, 8), IDS, half(7, 4), half(7, 4), tolerance=2e-3)

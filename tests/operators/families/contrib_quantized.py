@@ -16,8 +16,8 @@ from .quantize import I8, U8, ints, scalar, scales
 FAMILY = Family("contrib quantised")
 
 
-def op(name: str, op: str, *operands: Any, **options: Any) -> None:
-    case = {"judges": (ORT,), "because": "onnx.reference knows ONNX's operators only", "tolerance": 1e-5}
+def op(name: str, op: str, *operands: Any, tolerance: float = 1e-5, **options: Any) -> None:
+    case = {"judges": (ORT,), "because": "onnx.reference knows ONNX's operators only", "tolerance": tolerance}
     FAMILY.op(name, op, *operands, case=case, domain="com.microsoft", **options)
 
 
@@ -173,14 +173,9 @@ op("QEmbedLayerNormalization", "QEmbedLayerNormalization", IDS, MASK, *TABLES, M
 def lstm(name: str, *parameters: Any, directions: int = 1, more: tuple[Any, ...] = (), **attrs: Any) -> None:
     """Sequences of 4 steps, 2 of them, of 5 numbers; 3 hidden ones."""
     shapes = (directions, 5, 12), (directions, 3, 12)
-    case = {
-        "judges": (ORT,),
-        "because": "onnx.reference knows ONNX's operators only",
-        "tolerance": 0.03,
-    }
     operands = ((4, 2, 5), *(W(ints(I8, *shape, most=60)) for shape in shapes), *more, *[None] * (5 - len(more)))
-    FAMILY.op(f"DynamicQuantizeLSTM{name}", "DynamicQuantizeLSTM", *operands, *parameters, case=case, outputs=3,
-              domain="com.microsoft", hidden_size=3, **attrs)  # fmt: skip
+    attrs |= {"hidden_size": 3, "outputs": 3, "tolerance": 0.03}
+    op(f"DynamicQuantizeLSTM{name}", "DynamicQuantizeLSTM", *operands, *parameters, **attrs)
 
 
 ONE = W(np.float32([0.02])), W(np.zeros(1, I8))
@@ -207,6 +202,8 @@ ROWS = np.arange(64, dtype=np.int32)
 op(f"{few}, rows of blocks", few, (3, 64), packed, SCALES, None, W(ROWS % 2), **BITS)
 op(f"{few}, rows of blocks in order", few, (3, 64), packed, SCALES, None, W(ROWS // 32), **BITS)
 op(f"{few}, integers allowed", few, (3, 64), packed, SCALES, **BITS, accuracy_level=1)
+HALF = np.random.default_rng(2).standard_normal((3, 64)).astype(np.float16)
+op(f"{few}, float16", few, HALF, packed, W(scales(6, 2).astype(np.float16)), **BITS, tolerance=2e-3)
 pick = "GatherBlockQuantized"
 IDS, TABLE = np.array([[5, 0, 3], [1, 1, 4]]), W(scales(6, 2))
 for bits in (4, 8):
