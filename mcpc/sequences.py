@@ -7,7 +7,6 @@ What reads a sequence becomes operators on these tensors. Of a list that a Loop 
 from __future__ import annotations
 
 import graphlib
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -34,14 +33,15 @@ def resolve_sequences(model: ModelProto, constants: dict[str, Array], problems: 
     if not given and not any(node.domain == "" and node.op_type in OPERATORS for node in nodes):
         return set()
     graphs = [model.graph, *(graph for node in nodes for graph in subgraphs(node))]
-    names = Counter(name for graph in graphs for name in _own_names(graph))
-    shapes = {name: shape for name, shape in declared_shapes(model) if names[name] == 1}
-    tensors = Tensors({*names, *constants, *(node.name for node in nodes)}, constants, shapes)
+    names = {name for graph in graphs for name in _own_names(graph)}
+    tensors = Tensors({*names, *constants, *(node.name for node in nodes)}, constants)
+    _rename_apart(model.graph, tensors, set(), {})
+    tensors.shapes |= declared_shapes(model)
     scope = Scope(model.graph, Contents())
     for name, array in constants.items():
         scope.know(name, scope.contents.of_array(array, name))
     scope.lost |= given
-    _Resolver(tensors, {name for name, count in names.items() if count > 1}, problems).resolve(scope)
+    _Resolver(tensors, problems).resolve(scope)
     for info in model.graph.output:
         if _is_sequence(info) or info.name in scope.lists:
             problems.add(ModelError("E109", f"output {info.name} is sequence: only tensors are supported"))
@@ -91,9 +91,9 @@ class Scope:
 class _Rewriter(Builder):
     """What one node that reads or makes sequences becomes."""
 
-    def __init__(self, tensors: Tensors, shared: set[str], scope: Scope, node: NodeProto) -> None:
+    def __init__(self, tensors: Tensors, scope: Scope, node: NodeProto) -> None:
         super().__init__(tensors, scope.graph, node)
-        self.scope, self.shared = scope, shared
+        self.scope = scope
 
     def attribute(self, name: str, default: int) -> int:
         return next((attribute.i for attribute in self.node.attribute if attribute.name == name), default)
@@ -109,11 +109,10 @@ class _Rewriter(Builder):
         return found
 
     def tensor(self, index: int) -> str:
-        """An operand by a name that means the same in all nested graphs."""
         name = self.operand(index)
         if not name or self.scope.find(name) is not None:
             self.fail(f"input {index} (%{name}) is no tensor", "E104")
-        return self("Identity", name) if name in self.shared else name
+        return name
 
     def numbers(self, index: int) -> tuple[list[int | None] | None, int | None]:
         """What an operand holds, None for what only a run shows, and its rank."""
@@ -214,15 +213,15 @@ OPERATORS: dict[str, Callable[[_Rewriter], None]] = {
 
 
 class _Resolver:
-    """Rewrites graphs. ``shared`` are names that several graphs define."""
+    """Rewrites graphs, of which every tensor has a name of its own."""
 
-    def __init__(self, tensors: Tensors, shared: set[str], problems: Problems) -> None:
-        self.tensors, self.shared, self.problems = tensors, shared, problems
+    def __init__(self, tensors: Tensors, problems: Problems) -> None:
+        self.tensors, self.problems = tensors, problems
 
     def resolve(self, scope: Scope) -> None:
         for node in scope.nodes:
             try:
-                self.rewrite(_Rewriter(self.tensors, self.shared, scope, node))
+                self.rewrite(_Rewriter(self.tensors, scope, node))
                 continue
             except McpcError as error:
                 self.problems.add(error)
@@ -364,6 +363,23 @@ def _own_names(graph: GraphProto) -> Iterator[str]:
     yield from (tensor.name for tensor in graph.initializer)
     yield from (sparse.values.name for sparse in graph.sparse_initializer)
     yield from (name for node in graph.node for name in node.output if name)
+
+
+def _rename_apart(graph: GraphProto, tensors: Tensors, seen: set[str], outer: Mapping[str, str]) -> None:
+    """Give tensors new names where graphs that were ``seen`` have such names; ``outer`` are those around this one."""
+    own = set(_own_names(graph))
+    names = {old: new for old, new in outer.items() if old not in own}
+    names |= {name: tensors.fresh(name) for name in sorted(own & seen)}
+    seen |= own
+    for named in (*graph.input, *graph.output, *graph.initializer, *(each.values for each in graph.sparse_initializer)):
+        named.name = names.get(named.name, named.name)
+    for node in graph.node:
+        for field in (node.input, node.output):
+            for index, name in enumerate(field):
+                if name in names:
+                    field[index] = names[name]
+        for inner in subgraphs(node):
+            _rename_apart(inner, tensors, seen, names)
 
 
 def _sorted(nodes: Sequence[NodeProto]) -> list[NodeProto]:

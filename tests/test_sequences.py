@@ -569,6 +569,38 @@ def test_branches_that_make_lists_of_different_lengths(tmp_path: Path) -> None:
 # ---- SequenceMap and names
 
 
+def test_branches_that_use_the_same_names(tmp_path: Path) -> None:
+    check(
+        """
+        same (float[N,2] x, bool c) => (float[K,2] rows, float[L,2] one, int64 n)
+        <int64 first = {0}>
+        {
+            s = If(c) <
+                then_branch = yes () => (seq(float[]) list) {
+                    at = Constant<value_int = 1>()
+                    y = Neg(x)
+                    pair = SequenceConstruct(x, y)
+                    z = SequenceAt(pair, at)
+                    list = SequenceInsert(pair, z, at)
+                },
+                else_branch = no () => (seq(float[]) list) {
+                    at = Constant<value_int = 0>()
+                    y = Exp(x)
+                    pair = SequenceConstruct(y, x)
+                    z = SequenceAt(pair, at)
+                    list = SequenceInsert(pair, z, at)
+                }>
+            rows = ConcatFromSequence<axis = -2>(s)
+            one = SequenceAt(s, first)
+            n = SequenceLength(s)
+        }
+        """,
+        tmp_path,
+        {"x": [2, 2], "c": True},
+        {"x": [3, 2], "c": False},
+    )
+
+
 def test_a_function_mapped_over_lists(tmp_path: Path) -> None:
     check(
         """
