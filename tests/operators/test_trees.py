@@ -11,16 +11,17 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import mcpc
-from mcpc.errors import ModelError
+from mcpc.errors import ModelError, RuntimeFault
 from mcpc.reference import run_model
 
 X = np.array([[1, 2, 3], [2, 1, 0], [0, 9, 2], [np.nan, 1.5, np.nan], [1, np.nan, 1]], np.float32)
 
 
-def model(op: str, version: int, attrs: dict[str, Any]) -> bytes:
+def model(op: str, version: int, attrs: dict[str, Any], features: int | str = 3) -> bytes:
     node = helper.make_node(op, ["x"], ["y"], name="trees", domain="ai.onnx.ml", **attrs)
     x, y = (
-        helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", size]) for name, size in (("x", 3), ("y", None))
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", size])
+        for name, size in (("x", features), ("y", None))
     )
     graph = helper.make_graph([node], "trees", [x], [y])
     opsets = [helper.make_opsetid("", 25), helper.make_opsetid("ai.onnx.ml", version)]
@@ -109,3 +110,13 @@ def test_no_trees(changes: dict[str, Any], code: str, what: str, tmp_path: Path)
     with pytest.raises(ModelError, match=what) as error:
         mcpc.compile(model("TreeEnsemble", 5, {**ONE, **changes}), "host", tmp_path / "bad.mcp26bin")
     assert error.value.code == code
+
+
+def test_too_few_features_in_a_run(tmp_path: Path) -> None:
+    path = mcpc.compile(model("TreeEnsemble", 5, ONE, "f"), "host", tmp_path / "m.mcp26bin", golden=0)
+    with mcpc.load(path) as session:
+        for count in (0, 1):
+            with pytest.raises(RuntimeFault) as fault:
+                session.run(None, {"x": np.ones((2, count), np.float32)})
+            assert fault.value.code == "E603"
+        assert session.run(None, {"x": np.ones((2, 2), np.float32)})[0].shape == (2, 2)
