@@ -259,7 +259,7 @@ def test_the_same_graph_gives_the_same_bytes(tmp_path: Path) -> None:
 
 
 LINEAR: dict[str, Any] = {"q_num_heads": 2, "kv_num_heads": 2, "update_rule": "linear"}
-NEWER = {
+NEWER: dict[str, tuple[str, list[Any], dict[str, Any], int]] = {
     "Relu": ("Relu", [(2, 4)], {}, OPSET),
     "CumProd": ("CumProd", [(2, 4), np.array(1)], {}, 26),
     "SpaceToDepth, the only mode before": ("SpaceToDepth", [(1, 2, 4, 4)], {"blocksize": 2, "mode": "DCR"}, OPSET),
