@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 import onnx
 import onnx.backend.test.loader as onnx_tests
-from onnx import GraphProto, ModelProto, TensorProto, TypeProto, numpy_helper
+from onnx import ModelProto, TensorProto, TypeProto, numpy_helper
 
 from mcpc.cache import cache_dir
-from mcpc.onnx_structure import subgraphs, walk
+from mcpc.onnx_structure import walk
 
 Array = np.ndarray[Any, Any]
 
@@ -27,10 +27,10 @@ KINDS = ("node", "simple", "pytorch-converted", "pytorch-operator")
 
 #: What cases outside the tensors of numbers are about, in the order in which one of several counts.
 OUTSIDE = {
-    "strings": "tensors of strings",
-    "sequences": "sequences of tensors",
-    "optionals": "optional tensors",
-    "maps": "maps",
+    "strings": "tensors of strings as inputs or outputs",
+    "sequences": "sequences of tensors as inputs or outputs",
+    "optionals": "optional tensors as inputs or outputs",
+    "maps": "maps as inputs or outputs",
     "training": "operators of ai.onnx.preview.training",
     "images": "ImageDecoder, which reads JPEG, PNG and other files",
     "random": "random numbers, which depend on the generator: tests/operators checks their range and moments instead",
@@ -107,9 +107,9 @@ def _array(each: Any) -> Array:
 
 
 def _outside(model: ModelProto, sets: Any) -> str:
-    """What else than numbers in tensors a model is about, '' for nothing."""
+    """What else than tensors of numbers a model is about, '' for nothing."""
     nodes = list(walk(model.graph.node))
-    found = {what for type in _types(onnx.shape_inference.infer_shapes(model).graph) for what in _kinds_of(type)}
+    found = {_kind_of(value.type) for value in (*model.graph.input, *model.graph.output)}
     if any(node.domain == _TRAINING for node in nodes):
         found.add("training")
     if any(node.op_type == "ImageDecoder" for node in nodes):
@@ -119,28 +119,15 @@ def _outside(model: ModelProto, sets: Any) -> str:
     return next((what for what in OUTSIDE if what in found), "")
 
 
-def _types(graph: GraphProto) -> Iterator[TypeProto]:
-    """The types of all values of a graph and of the graphs nested in it."""
-    for value in (*graph.input, *graph.output, *graph.value_info):
-        yield value.type
-    for tensor in graph.initializer:
-        yield onnx.helper.make_tensor_type_proto(tensor.data_type, tensor.dims)
-    for node in graph.node:
-        for inner in subgraphs(node):
-            yield from _types(inner)
-
-
-def _kinds_of(type: TypeProto) -> Iterator[str]:
+def _kind_of(type: TypeProto) -> str:
     match type.WhichOneof("value"):
-        case "tensor_type":
-            if type.tensor_type.elem_type == TensorProto.STRING:
-                yield "strings"
         case "sequence_type":
-            yield "sequences"
+            return "sequences"
         case "optional_type":
-            yield "optionals"
+            return "optionals"
         case "map_type":
-            yield "maps"
+            return "maps"
+    return "strings" if type.tensor_type.elem_type == TensorProto.STRING else ""
 
 
 def _drops_at_random(model: ModelProto, sets: Any) -> bool:

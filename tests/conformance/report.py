@@ -65,7 +65,7 @@ def as_markdown(cases: Sequence[Case], expected: ExpectedFailures) -> str:
         "",
         "## Not about tensors of numbers",
         "",
-        "These are left out, by what is in the model:",
+        "These are left out:",
         "",
         *(f"- {outside[what]}: {text}" for what, text in OUTSIDE.items() if outside[what]),
         "",
