@@ -78,7 +78,8 @@ def pack(numbers: Array, bits: int) -> Array:
     codes = np.ascontiguousarray(numbers).reshape(-1).view(np.uint8) & np.uint8(2**bits - 1)
     per_byte = 8 // bits
     rows = np.pad(codes, (0, -codes.size % per_byte)).reshape(-1, per_byte)
-    return np.bitwise_or.reduce(rows << np.arange(0, 8, bits, dtype=np.uint8), axis=1, dtype=np.uint8)
+    packed: Array = np.bitwise_or.reduce(rows << np.arange(0, 8, bits, dtype=np.uint8), axis=1, dtype=np.uint8)
+    return packed
 
 
 def unpack(data: Array, bits: int, count: int) -> Array:
