@@ -26,6 +26,7 @@ from mcpc.onnx_defaults import must_stay_constant, overridable
 from mcpc.onnx_normalize import check_opset, convert_opset, inline_functions
 from mcpc.onnx_structure import check_structure, free_names, is_text, label, opsets_of, walk
 from mcpc.onnx_tensors import Array, ExternalData, dtype_of, read_sparse, read_tensor, type_code
+from mcpc.onnx_types import TYPE_ATTRIBUTES
 from mcpc.ops import InferContext, find, infer_graph
 from mcpc.ops.registry import opset_of, unsupported
 from mcpc.rewrite import control_flow_graphs
@@ -34,9 +35,6 @@ from mcpc.size_options import Bound, Shape, fix_sizes, open_shape, unnamed
 
 #: Weights with more elements than this are kept out of the opset conversion, which copies the model.
 _SMALL = 1024
-
-#: Attributes that hold an ONNX type code.
-_TYPE_ATTRIBUTES = frozenset({"to", "dtype", "output_dtype", "output_datatype"})
 
 #: The largest rank that is tried for an input declared without one.
 _MOST_RANK = 8
@@ -457,7 +455,7 @@ class _Reading:
             where = f"attribute {attribute.name} of node {name}"
             if attribute.type == AttributeProto.TENSOR:
                 result[attribute.name] = read_tensor(attribute.t, self.external, where)
-            elif attribute.type == AttributeProto.INT and attribute.name in _TYPE_ATTRIBUTES:
+            elif attribute.type == AttributeProto.INT and attribute.name in TYPE_ATTRIBUTES:
                 if attribute.i != TensorProto.UNDEFINED:
                     result[attribute.name] = dtype_of(attribute.i, where)
             elif attribute.type in _PLAIN_ATTRIBUTES:

@@ -61,7 +61,7 @@ class _Growing:
         self.stacked = body.tensors.fresh(f"{self.grown.name}.stacked")
         form.stacked.append((tensor, self.stacked))
         if (shape := body.shape(tensor)) is not None:
-            body.remember(self.stacked, None, *shape)
+            body.tensors.declare(self.stacked, tensor, (None, *shape))
 
     def result(self, node: Builder) -> List:
         if not self.stacked:
@@ -80,7 +80,9 @@ class _Growing:
 def _like(node: Builder, tensor: str, stem: str) -> str:
     """A new name for a tensor of the rank of another."""
     shape, name = node.shape(tensor), node.tensors.fresh(stem)
-    return name if shape is None else node.remember(name, *[None] * len(shape))
+    if shape is not None:
+        node.tensors.declare(name, tensor, (None,) * len(shape))
+    return name
 
 
 class _Refilled:

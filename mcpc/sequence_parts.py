@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import numpy as np
 from onnx import GraphProto, NodeProto, helper
 
 from mcpc.errors import ModelError
-from mcpc.onnx_contents import Shape
 from mcpc.onnx_structure import label
-from mcpc.onnx_tensors import Array
+from mcpc.onnx_types import Shape, Tensors
 
 #: Sequences of more tensors than this are not taken apart.
 MOST = 1024
@@ -61,22 +59,6 @@ class List:
     rows: Rows | None = None
 
 
-@dataclass
-class Tensors:
-    """The tensors of a model: names that are taken, shapes as far as they are known. New constants are put into
-    ``constants``, which every graph can read."""
-
-    taken: set[str]
-    constants: dict[str, Array]
-    shapes: dict[str, Shape] = field(default_factory=dict)
-
-    def fresh(self, stem: str) -> str:
-        while stem in self.taken:
-            stem += "'"
-        self.taken.add(stem)
-        return stem
-
-
 class Builder:
     """Appends what takes the place of ``node`` to ``graph``."""
 
@@ -87,12 +69,11 @@ class Builder:
         """Append a node that makes ``output``, or else a new tensor; its name."""
         name = output or self.tensors.fresh(f"{label(self.node)}.{op}")
         self.graph.node.append(helper.make_node(op, inputs, [name], label(self.node) if output else name, **attrs))
+        self.tensors.infer(self.graph.node[-1])
         return name
 
     def constant(self, items: int | list[int]) -> str:
-        name = self.tensors.fresh(f"{label(self.node)}.constant")
-        self.tensors.constants[name] = np.array(items, np.int64)
-        return name
+        return self.tensors.constant(f"{label(self.node)}.constant", np.array(items, np.int64))
 
     def fail(self, message: str, code: str = "E101", hint: str = "") -> NoReturn:
         raise ModelError(code, message, op=self.node.op_type, node=label(self.node), hint=hint)
@@ -100,18 +81,7 @@ class Builder:
     # ---- tensors
 
     def shape(self, tensor: str) -> Shape | None:
-        return self.tensors.shapes.get(tensor)
-
-    def remember(self, tensor: str, *shape: int | None) -> str:
-        self.tensors.shapes[tensor] = shape
-        return tensor
-
-    def remember_common(self, tensor: str, others: list[str]) -> None:
-        """The shape of a tensor that is one of ``others``."""
-        shapes = [self.tensors.shapes.get(other) for other in others]
-        known = [shape for shape in shapes if shape is not None]
-        if len(known) == len(shapes) and len({len(shape) for shape in known}) == 1:
-            self.remember(tensor, *(sizes[0] if len(set(sizes)) == 1 else None for sizes in zip(*known, strict=True)))
+        return self.tensors.shape(tensor)
 
     def axis(self, axis: int, tensor: str, removed: int = 0) -> int:
         """``axis`` of what is ``tensor`` without as many axes as are ``removed``, counted from the front."""
@@ -135,7 +105,7 @@ class Builder:
             self._no_rank(rows.tensor)
         order = [axis for axis in range(len(shape)) if axis != rows.axis]
         order.insert(target, rows.axis)
-        return self.remember(self("Transpose", rows.tensor, perm=order), *(shape[axis] for axis in order))
+        return self("Transpose", rows.tensor, perm=order)
 
     def joined(self, tensor: str, axis: int) -> str:
         """``tensor`` with an axis and the next one as one."""
@@ -143,11 +113,7 @@ class Builder:
         sizes = [self("Mul", first, second), self("Shape", tensor, start=axis + 2)]
         if axis:
             sizes.insert(0, self("Shape", tensor, start=0, end=axis))
-        result = self("Reshape", tensor, self("Concat", *sizes, axis=0), allowzero=1)
-        if (shape := self.shape(tensor)) is not None:
-            a, b = shape[axis : axis + 2]
-            self.remember(result, *shape[:axis], None if a is None or b is None else a * b, *shape[axis + 2 :])
-        return result
+        return self("Reshape", tensor, self("Concat", *sizes, axis=0), allowzero=1)
 
     # ---- what sequences hold
 
@@ -191,16 +157,10 @@ class Builder:
         if isinstance(part, One):
             return self("Identity", part.tensor, output=output) if output else part.tensor
         assert not isinstance(part, Grown)
-        shape = list(self.tensors.shapes[part.tensor])
         if isinstance(part, Rows):
-            result = self("Gather", part.tensor, self.constant(index), axis=part.axis, output=output)
-            del shape[part.axis]
-        else:
-            begin, end = index * part.size, min((index + 1) * part.size, shape[part.axis] or 0)
-            bounds = self.constant([begin]), self.constant([end]), self.constant([part.axis])
-            result = self("Slice", part.tensor, *bounds, output=output)
-            shape[part.axis] = end - begin
-        return self.remember(result, *shape)
+            return self("Gather", part.tensor, self.constant(index), axis=part.axis, output=output)
+        bounds = self.constant([index * part.size]), self.constant([(index + 1) * part.size])
+        return self("Slice", part.tensor, *bounds, self.constant([part.axis]), output=output)
 
     def rows(self, seq: List) -> Rows:
         """All elements in one tensor. It is made in the graph where the sequence is, outside of loops that read it."""
@@ -210,50 +170,37 @@ class Builder:
             if len(parts) == 1:
                 seq.rows = parts[0]
             else:
-                seq.rows = Rows(build._stack([build._moved(part, 0) for part in parts], self.count(seq)), 0)
+                seq.rows = Rows(build._stack([build._moved(part, 0) for part in parts]), 0)
         return seq.rows
 
     def stack(self, seq: List) -> str:
         """All elements along a new first axis."""
         return self._moved(self.rows(seq), 0)
 
-    def _stack(self, tensors: list[str], count: int | None) -> str:
+    def _stack(self, tensors: list[str]) -> str:
         shapes = [shape[1:] for name in tensors if (shape := self.shape(name)) is not None]
         for shape in shapes:
             known = [(a, b) for a, b in zip(shape, shapes[0], strict=False) if a is not None and b is not None]
             if len(shape) != len(shapes[0]) or any(a != b for a, b in known):
                 what = f"the sequence holds tensors of the shapes {_text(shapes[0])} and {_text(shape)}"
                 self.fail(f"{what}, and only a run shows which of them is taken, or how often they are added")
-        result = self("Concat", *tensors, axis=0)
-        return self.remember(result, count, *shapes[0]) if shapes else result
+        return self("Concat", *tensors, axis=0)
 
     def _rows(self, part: Part) -> Rows:
         if isinstance(part, Rows):
             return part
-        shape = None if isinstance(part, Grown) else self.shape(part.tensor)
         if isinstance(part, One):
-            result, axis = self("Unsqueeze", part.tensor, self.constant([0])), 0
-            if shape is not None:
-                self.remember(result, 1, *shape)
-            return Rows(result, axis)
+            return Rows(self("Unsqueeze", part.tensor, self.constant([0])), 0)
         size = self._size(part)
         assert isinstance(part, Pieces)
         axis = part.axis
         if part.size == 1:
-            result = self("Unsqueeze", part.tensor, self.constant([axis + 1]))
-            if shape is not None:
-                self.remember(result, *shape[: axis + 1], 1, *shape[axis + 1 :])
-            return Rows(result, axis)
+            return Rows(self("Unsqueeze", part.tensor, self.constant([axis + 1])), axis)
         count = self._count_tensor(part)
         head = [self("Shape", part.tensor, start=0, end=axis)] if axis else []
         each = self("Min", size, self.constant([part.size]))  # all of one size, or the Reshape is at fault
         sizes = self("Concat", *head, count, each, self("Shape", part.tensor, start=axis + 1), axis=0)
-        result = self("Reshape", part.tensor, sizes, allowzero=1)
-        if shape is not None:
-            length = shape[axis]
-            each_size = None if length is None else min(length, part.size)
-            self.remember(result, *shape[:axis], self._count(part), each_size, *shape[axis + 1 :])
-        return Rows(result, axis)
+        return Rows(self("Reshape", part.tensor, sizes, allowzero=1), axis)
 
     # ---- operators
 
@@ -334,18 +281,15 @@ class Builder:
         known = self.constant([abs(position)])
         other = self("Sub", self._size(rows), known)
         sizes = self("Concat", *((known, other) if position > 0 else (other, known)), axis=0)
-        counts = (position, None) if position > 0 else (None, -position)
-        return [Rows(name, rows.axis) for name in self.split(rows.tensor, sizes, rows.axis, counts)]
+        return [Rows(name, rows.axis) for name in self.split(rows.tensor, sizes, rows.axis, 2)]
 
-    def split(self, tensor: str, sizes: str, axis: int, known: Sequence[int | None]) -> list[str]:
-        """The pieces of a tensor whose ``sizes`` are these, as far as they are ``known``."""
-        stem, shape = label(self.node), self.shape(tensor)
-        names = [self.tensors.fresh(f"{stem}.{index}") for index in range(len(known))]
+    def split(self, tensor: str, sizes: str, axis: int, count: int) -> list[str]:
+        """The pieces of a tensor whose ``sizes`` are these."""
+        stem = label(self.node)
+        names = [self.tensors.fresh(f"{stem}.{index}") for index in range(count)]
         if names:
             self.graph.node.append(helper.make_node("Split", [tensor, sizes], names, stem, axis=axis))
-        for name, size in zip(names, known, strict=True):
-            if shape is not None:
-                self.remember(name, *shape[:axis], size, *shape[axis + 1 :])
+            self.tensors.infer(self.graph.node[-1])
         return names
 
     def concat(self, seq: List, axis: int, new_axis: bool, output: str) -> None:

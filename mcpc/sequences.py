@@ -10,16 +10,14 @@ import graphlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-import numpy as np
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, ValueInfoProto
 
 from mcpc.errors import McpcError, ModelError, Problems
-from mcpc.ir import Value
-from mcpc.onnx_contents import Contents, declared_shapes
 from mcpc.onnx_structure import reads, subgraphs, walk
 from mcpc.onnx_tensors import Array
+from mcpc.onnx_types import Tensors, fresh
 from mcpc.sequence_loops import SequenceLoop
-from mcpc.sequence_parts import MOST, Builder, Grown, List, One, Part, Pieces, Rows, Tensors
+from mcpc.sequence_parts import MOST, Builder, Grown, List, One, Part, Pieces, Rows
 
 
 def resolve_sequences(model: ModelProto, constants: dict[str, Array], problems: Problems) -> set[str]:
@@ -34,12 +32,10 @@ def resolve_sequences(model: ModelProto, constants: dict[str, Array], problems: 
         return set()
     graphs = [model.graph, *(graph for node in nodes for graph in subgraphs(node))]
     names = {name for graph in graphs for name in _own_names(graph)}
-    tensors = Tensors({*names, *constants, *(node.name for node in nodes)}, constants)
-    _rename_apart(model.graph, tensors, set(), {})
-    tensors.shapes |= declared_shapes(model)
-    scope = Scope(model.graph, Contents())
-    for name, array in constants.items():
-        scope.know(name, scope.contents.of_array(array, name))
+    taken = {*names, *constants, *(node.name for node in nodes)}
+    _rename_apart(model.graph, taken, set(), {})
+    tensors = Tensors(model, constants, taken)
+    scope = Scope(model.graph)
     scope.lost |= given
     _Resolver(tensors, problems).resolve(scope)
     for info in model.graph.output:
@@ -53,25 +49,18 @@ class _Lost(Exception):
 
 
 class Scope:
-    """A graph and what is known of it: ``lists`` are its sequences, ``values`` integers with known ``contents``,
-    ``lost`` the results of faulty nodes. Its nodes are taken out; what comes instead is appended one by one."""
+    """A graph and what is known of it: ``lists`` are its sequences, ``lost`` the results of faulty nodes.
+    Its nodes are taken out; what comes instead is appended one by one."""
 
-    def __init__(self, graph: GraphProto, contents: Contents, outer: Scope | None = None) -> None:
-        self.graph, self.contents, self.outer = graph, contents, outer
+    def __init__(self, graph: GraphProto, outer: Scope | None = None) -> None:
+        self.graph, self.outer = graph, outer
         self.own = set(_own_names(graph))
         self.lists: dict[str, List] = {}
-        self.values: dict[str, Value] = {}
         self.lost: set[str] = set()
         before = GraphProto()
         before.node.extend(graph.node)
         self.nodes = _sorted(before.node)
         del graph.node[:]
-        for tensor in graph.initializer:
-            self.know(tensor.name, contents.of_tensor(tensor, tensor.name))
-
-    def know(self, name: str, value: Value | None) -> None:
-        if value is not None:
-            self.values[name] = value
 
     def holder(self, name: str) -> Scope:
         """The graph that defines ``name``."""
@@ -83,9 +72,6 @@ class Scope:
         if name in holder.lost:
             raise _Lost
         return holder.lists.get(name)
-
-    def value(self, name: str) -> Value | None:
-        return self.holder(name).values.get(name)
 
 
 class _Rewriter(Builder):
@@ -114,16 +100,13 @@ class _Rewriter(Builder):
             self.fail(f"input {index} (%{name}) is no tensor", "E104")
         return name
 
-    def numbers(self, index: int) -> tuple[list[int | None] | None, int | None]:
-        """What an operand holds, None for what only a run shows, and its rank."""
-        name = self.tensor(index)
-        value = self.scope.value(self.operand(index))
-        rank = None if (shape := self.shape(name)) is None else len(shape)
-        return self.scope.contents.known(value), rank if value is None else value.type.rank
+    def numbers(self, index: int) -> list[int | None] | None:
+        """What an operand holds, None for what only a run shows."""
+        return self.tensors.numbers(self.tensor(index))
 
     def position(self, index: int) -> int | None:
         """The number that an operand holds, None where only a run shows it."""
-        numbers, _ = self.numbers(index)
+        numbers = self.numbers(index)
         if numbers is not None and len(numbers) != 1:
             self.fail(f"input {index} (%{self.operand(index)}) holds {len(numbers)} numbers, one is needed", "E104")
         return numbers[0] if numbers else None
@@ -167,10 +150,7 @@ def _at(node: _Rewriter) -> None:
 
 
 def _length(node: _Rewriter) -> None:
-    seq, output = node.sequence(), node.node.output[0]
-    node.length(seq, output)
-    if (count := node.count(seq)) is not None:
-        node.scope.know(output, node.scope.contents.of_array(np.array(count, np.int64), output))
+    node.length(node.sequence(), node.node.output[0])
 
 
 def _concat(node: _Rewriter) -> None:
@@ -184,18 +164,18 @@ def _split(node: _Rewriter) -> None:
     if not node.operand(1):
         node.make([Pieces(tensor, axis, 1) if node.attribute("keepdims", 1) else Rows(tensor, axis)])
         return
-    sizes, (known, rank) = node.tensor(1), node.numbers(1)
-    if known is not None and any(size is not None and size < (rank == 0) for size in known):
+    sizes, known = node.tensor(1), node.numbers(1)
+    shape = node.shape(sizes)
+    if known is not None and any(size is not None and size < (shape == ()) for size in known):
         node.fail(f"input 1 (%{sizes}) holds no sizes: {known}", "E104")
-    if known is not None and rank == 0 and known[0] is not None:
+    if known is not None and shape == () and known[0] is not None:
         node.make([Pieces(tensor, axis, known[0])])
         return
-    count = len(known) if known is not None else (node.shape(sizes) or (None,))[0]
-    if rank != 1 or count is None:
+    if shape is None or len(shape) != 1 or shape[0] is None:
         node.fail(f"only a run shows input 1 (%{sizes}), the sizes of the pieces, and how many there are")
-    if count > MOST:
-        node.fail(f"it makes {count} tensors, {MOST} are the most")
-    names = node.split(tensor, sizes, axis, known if known is not None else [None] * count)
+    if shape[0] > MOST:
+        node.fail(f"it makes {shape[0]} tensors, {MOST} are the most")
+    names = node.split(tensor, sizes, axis, shape[0])
     node.make(map(One, names))
 
 
@@ -255,15 +235,16 @@ class _Resolver:
                 for info in body.graph.output:
                     if body.find(info.name) is not None:
                         node.fail(f"output {info.name} of its body is a sequence of tensors")
-            if not bodies and proto.output:
-                values = [scope.value(name) if name else None for name in proto.input]
-                scope.know(proto.output[0], scope.contents.of_node(proto, values, self.tensors.shapes))
+            if not bodies:
+                self.tensors.infer(proto)
             scope.graph.node.append(proto)
 
     def bodies(self, node: _Rewriter, inputs: Mapping[str, List]) -> list[Scope]:
         """The nested graphs of a node, rewritten, ``inputs`` are their sequences. :class:`_Lost` where that failed."""
-        bodies = [Scope(graph, node.scope.contents, node.scope) for graph in subgraphs(node.node)]
+        bodies = [Scope(graph, node.scope) for graph in subgraphs(node.node)]
         for body in bodies:
+            for tensor in body.graph.initializer:
+                self.tensors.read(tensor, tensor.name)
             body.lists |= inputs
             self.resolve(body)
         if any(body.lost for body in bodies):
@@ -273,7 +254,7 @@ class _Resolver:
 
 def _forget(node: _Rewriter) -> int | None:
     """Empty the branch of an If that is never taken; which of its graphs that is, None where only a run shows it."""
-    numbers, _ = node.numbers(0)
+    numbers = node.numbers(0)
     taken = numbers[0] if numbers else None
     graphs = {
         attribute.name: attribute.g for attribute in node.node.attribute if attribute.type == AttributeProto.GRAPH
@@ -304,8 +285,7 @@ def _unite(node: _Rewriter, branches: Sequence[Scope], dead: int | None) -> None
         lists = {branches[index]: branches[index].find(given[index]) for index in live}
         if not any(lists.values()):
             united.append((name, *given))
-            if dead is not None:
-                node.scope.know(name, branches[live[0]].value(given[live[0]]))
+            node.tensors.unite(name, [given[index] for index in live])
             continue
         parts: list[Part] = []
         for each in _paired(node, name, lists):
@@ -313,7 +293,7 @@ def _unite(node: _Rewriter, branches: Sequence[Scope], dead: int | None) -> None
             if not isinstance(part, Grown):
                 tensors = [other.tensor for other in each if not isinstance(other, Grown)]
                 part = replace(part, tensor=node.tensors.fresh(f"{name}.{len(parts)}"))
-                node.remember_common(part.tensor, tensors)
+                node.tensors.unite(part.tensor, tensors)
                 by_branch = dict(zip(lists, tensors, strict=True))
                 united.append((part.tensor, *(by_branch.get(branch, node.operand(0)) for branch in branches)))
             parts.append(part)
@@ -365,11 +345,11 @@ def _own_names(graph: GraphProto) -> Iterator[str]:
     yield from (name for node in graph.node for name in node.output if name)
 
 
-def _rename_apart(graph: GraphProto, tensors: Tensors, seen: set[str], outer: Mapping[str, str]) -> None:
+def _rename_apart(graph: GraphProto, taken: set[str], seen: set[str], outer: Mapping[str, str]) -> None:
     """Give tensors new names where graphs that were ``seen`` have such names; ``outer`` are those around this one."""
     own = set(_own_names(graph))
     names = {old: new for old, new in outer.items() if old not in own}
-    names |= {name: tensors.fresh(name) for name in sorted(own & seen)}
+    names |= {name: fresh(name, taken) for name in sorted(own & seen)}
     seen |= own
     for named in (*graph.input, *graph.output, *graph.initializer, *(each.values for each in graph.sparse_initializer)):
         named.name = names.get(named.name, named.name)
@@ -379,7 +359,7 @@ def _rename_apart(graph: GraphProto, tensors: Tensors, seen: set[str], outer: Ma
                 if name in names:
                     field[index] = names[name]
         for inner in subgraphs(node):
-            _rename_apart(inner, tensors, seen, names)
+            _rename_apart(inner, taken, seen, names)
 
 
 def _sorted(nodes: Sequence[NodeProto]) -> list[NodeProto]:

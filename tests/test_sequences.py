@@ -403,6 +403,33 @@ def test_loops_that_read_lists(tmp_path: Path) -> None:
     )
 
 
+def test_axes_from_the_end_of_what_comes_from_a_list_that_a_loop_carries(tmp_path: Path) -> None:
+    check(
+        """
+        carried (float[2,3] a, float[2,3] b, int64 count) => (float[2,N] wide, float[2,3] kept)
+        <bool true = {1}, int64 one = {1}>
+        {
+            list = SequenceConstruct(a, b)
+            empty = SequenceEmpty()
+            made, same = Loop(count, true, empty, list) <body = step (int64 i, bool c, seq(float[]) s, seq(float[]) t)
+                => (bool c2, seq(float[]) s2, seq(float[]) t2)
+            {
+                c2 = Identity(c)
+                x = SequenceAt(t, i)
+                y = Relu(x)
+                s2 = SequenceInsert(s, y)
+                t2 = Identity(t)
+            }>
+            wide = ConcatFromSequence<axis = -1>(made)
+            kept = SequenceAt(same, one)
+        }
+        """,
+        tmp_path,
+        {"count": 2},
+        {"count": 1},
+    )
+
+
 def test_states_in_a_list_that_every_iteration_replaces(tmp_path: Path) -> None:
     check(
         """
