@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 import mcpc
+from mcpc import onnx_reader, ops
 from mcpc.errors import McpcError, ModelError, RuntimeFault
+from mcpc.ir import TensorType
 from mcpc.reference import run_model
 
 FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
@@ -48,10 +50,11 @@ def compiled(source: bytes, folder: Path, **options: Any) -> mcpc.Session:
 
 
 class Program:
-    """Draws statements over float32 vectors of unknown length; every name is made once."""
+    """Draws statements over float32 vectors; every name is made once. ``fixed``: no statement changes a length."""
 
-    def __init__(self, draw: Any) -> None:
+    def __init__(self, draw: Any, fixed: bool) -> None:
         self.draw = draw
+        self.fixed = fixed
         self.count = 0
 
     def fresh(self, stem: str) -> str:
@@ -63,7 +66,8 @@ class Program:
         nodes: list[NodeProto] = []
         known = list(known)
         for _ in range(self.draw(st.integers(1, 3))):
-            kinds = ["unary", "join", "cut", *(["if", "loop", "loop"] if depth < 3 else [])]
+            kinds = ["unary", *([] if self.fixed else ["join", "cut"])]
+            kinds += ["if", "loop", "loop"] if depth < 3 else []
             kind = self.draw(st.sampled_from(kinds))
             made = getattr(self, kind)(known, depth)
             nodes += made[0]
@@ -127,7 +131,7 @@ class Program:
         outputs = [self.fresh("y") for _ in carried]
         rows, flat = self.fresh("r"), self.fresh("f")
         start = self.draw(st.sampled_from(["", "yes"]))
-        limit = self.draw(st.sampled_from(["two", "trips"]))
+        limit = "two" if self.fixed else self.draw(st.sampled_from(["two", "trips"]))
         initial = [self.pick(known) for _ in carried]
         return [
             helper.make_node("Loop", [limit, start, *initial], [*outputs, rows], body=inner),
@@ -139,29 +143,42 @@ setattr(Program, "if", Program.if_)
 
 
 @st.composite
-def programs(draw: Any) -> tuple[bytes, list[str]]:
-    program = Program(draw)
+def programs(draw: Any, fixed: bool) -> tuple[bytes, list[str]]:
+    program = Program(draw, fixed)
     nodes, known = program.statements(["x", "y"], 0)
     outputs = [name for name in known if name not in ("x", "y")][-3:]
-    inputs = [declare("x", FLOAT, "X"), declare("y", FLOAT, "Y"), declare("trips", INT64)]
+    sizes = (3, 3) if fixed else ("X", "Y")
+    inputs = [declare("x", FLOAT, sizes[0]), declare("y", FLOAT, sizes[1]), declare("trips", INT64)]
     constants = {"zero": np.float32(0), "flat": np.array([-1]), "two": np.int64(2), "yes": True, "no": False}
     return model(nodes, inputs, outputs, **constants), outputs
 
 
-@settings(max_examples=25, deadline=None)
-@given(programs(), st.integers(0, 2**31))
-def test_random_programs(tmp_path_factory: pytest.TempPathFactory, program: tuple[bytes, list[str]], seed: int) -> None:
-    source, outputs = program
+def check(source: bytes, outputs: list[str], folder: Path, seed: int, sizes: list[tuple[int, int]]) -> None:
     rng = np.random.default_rng(seed)
-    with compiled(source, tmp_path_factory.mktemp("program")) as session:
-        for sizes in ((3, 2), (1, 5), (4, 4)):
+    with compiled(source, folder) as session:
+        for pair in sizes:
             feeds: dict[str, Any] = {
-                n: rng.standard_normal(s).astype(np.float32) for n, s in zip("xy", sizes, strict=True)
+                n: rng.standard_normal(s).astype(np.float32) for n, s in zip("xy", pair, strict=True)
             }
             feeds["trips"] = np.array(rng.integers(0, 4))
             want = run_model(source, feeds, outputs)
             for name, a, b in zip(outputs, want, session.run(None, feeds), strict=True):
                 np.testing.assert_allclose(b, a, rtol=1e-5, atol=1e-6, err_msg=name)
+
+
+@settings(max_examples=25, deadline=None)
+@given(programs(fixed=False), st.integers(0, 2**31))
+def test_random_programs(tmp_path_factory: pytest.TempPathFactory, program: tuple[bytes, list[str]], seed: int) -> None:
+    check(*program, tmp_path_factory.mktemp("program"), seed, [(3, 2), (1, 5), (4, 4)])
+
+
+@settings(max_examples=15, deadline=None)
+@given(programs(fixed=True), st.integers(0, 2**31))
+def test_random_programs_in_a_fixed_arena(
+    tmp_path_factory: pytest.TempPathFactory, program: tuple[bytes, list[str]], seed: int
+) -> None:
+    """Lengths are fixed, but for numbers of iterations and branches of two lengths: places are planned beforehand."""
+    check(*program, tmp_path_factory.mktemp("program"), seed, [(3, 3), (3, 3), (3, 3)])
 
 
 # ---- what holds where a branch is taken only
@@ -203,6 +220,16 @@ def test_indices_are_checked_where_the_branch_is_taken(tmp_path: Path) -> None:
         assert session.run(None, {"c": np.array(False), "x": x, "i": i})[0].tolist() == [0, 1, 2, 3]
         with pytest.raises(RuntimeFault, match="index 9"):
             session.run(None, {"c": np.array(True), "x": x, "i": i})
+
+
+def test_bounds_follow_the_sizes_that_they_are_made_of() -> None:
+    source = branching([helper.make_node("Neg", ["z"], ["t"])], [declare("x", FLOAT, "N"), declare("z", FLOAT, "M")])
+    graph = onnx_reader.read(source)
+    assert str(graph.bounds["y:0"][1]) == "Max(M, N)"
+    for value, size in zip(graph.inputs[1:], (3, 5), strict=True):
+        value.type = TensorType(value.dtype, (size,))
+    ops.infer_graph(graph)
+    assert graph.bounds["y:0"] == (0, 5)
 
 
 # ---- faults of models

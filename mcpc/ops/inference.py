@@ -28,7 +28,8 @@ def infer_graph(
     infer_nodes(graph, own, context, unknown)
     if problems is None:
         own.raise_if_any()
-    graph.bounds = context.bounds | graph.bounds
+    given = {name: bound for name, bound in graph.bounds.items() if isinstance(bound[1], int)}
+    graph.bounds |= context.bounds | given  # a bound in terms of sizes holds as long as these are there
     graph.assumptions = context.assumptions | graph.assumptions
     return context
 
