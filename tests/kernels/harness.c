@@ -113,7 +113,7 @@ MCP26_INLINE void run_gemm_weights(const int64_t *n, void **p) {
     weight_load loads[] = {weight_load_i8, weight_load_u8, weight_load_i4};
 #define WEIGHTS(KIND)                                                                                              \
     if (n[4] == KIND)                                                                                              \
-        RUN_UNITS(gemm_f32_units(n[0], n[1], n[2]), n[5],                                                          \
+        RUN_UNITS(weight_units(n[0], n[1], n[2]), n[5],                                                            \
                   gemm_weights(n[0], n[1], n[2], p[0], n[2], w, loads[KIND], p[5], n[1], epilogue_none, NULL, p[4], \
                                begin, end))
     WEIGHTS(0) WEIGHTS(1) WEIGHTS(2)
@@ -173,7 +173,7 @@ MCP26_INLINE void run_pool(const int64_t *n, void **p) {
 
 /* n: kind, p, batch, pixels, channels, chunk. */
 MCP26_INLINE void run_pool_global(const int64_t *n, void **p) {
-    RUN_UNITS(pool_global_f32_units(n[2], n[4]), n[5],
+    RUN_UNITS(pool_global_units(n[2], n[4]), n[5],
               pool_global_f32((pool_kind)n[0], (float)n[1], n[2], n[3], n[4], p[0], p[1], begin, end))
 }
 
@@ -315,11 +315,11 @@ MCP26_INLINE void run_softmax(const int64_t *n, void **p) {
 
 /* n: time, batch, hidden, reverse, coupled, clip in thousandths, has (1 peephole, 2 lengths, 4 h0 and c0). */
 MCP26_INLINE void run_lstm(const int64_t *n, void **p) {
-    recurrent_shape s = {.time = n[0], .batch = n[1], .hidden = n[2], .is_reverse = n[3], .is_coupled = n[4],
-                         .clip = (float)n[5] / 1000.0f, .f = v8f_sigmoid, .g = v8f_tanh, .h = v8f_tanh,
-                         .gate_time = n[1] * 4 * n[2], .gate_batch = 4 * n[2], .y_time = n[1] * n[2], .y_batch = n[2],
-                         .first_batch = n[2], .h_batch = n[2], .c_batch = n[2]};
-    recurrent_operands from = {p[0], p[1], n[6] & 2 ? p[3] : NULL, n[6] & 4 ? p[4] : NULL, n[6] & 4 ? p[5] : NULL};
+    recurrent_shape_f32 s = {.time = n[0], .batch = n[1], .hidden = n[2], .is_reverse = n[3], .is_coupled = n[4],
+                             .clip = (float)n[5] / 1000.0f, .f = v8f_sigmoid, .g = v8f_tanh, .h = v8f_tanh,
+                             .gate_time = n[1] * 4 * n[2], .gate_batch = 4 * n[2], .y_time = n[1] * n[2],
+                             .y_batch = n[2], .first_batch = n[2], .h_batch = n[2], .c_batch = n[2]};
+    recurrent_operands_f32 from = {p[0], p[1], n[6] & 2 ? p[3] : NULL, n[6] & 4 ? p[4] : NULL, n[6] & 4 ? p[5] : NULL};
     lstm_f32(s, from, n[6] & 1 ? p[2] : NULL, p[6], p[7], p[8], p[9]);
 }
 

@@ -119,7 +119,7 @@ def gemm(b: KernelBuilder, rows: Dim, matrix: Stored, a: str, row_step: Dim, epi
     _prepare(b, matrix)
     operands = (a, row_step, panels(b, [matrix]), _load(matrix), b.output(), columns, epilogue, "args")
     b.call("gemm_weights", *sizes, *operands, b.worker_scratch, "begin", "end")
-    b.units = f"gemm_f32_units({', '.join(map(b.size, sizes))})"
+    b.units = f"weight_units({', '.join(map(b.size, sizes))})"
 
 
 def conv(b: KernelBuilder, shape: str, x: str, group_in: int, matrices: Sequence[Stored], epilogue: str) -> None:
@@ -128,7 +128,7 @@ def conv(b: KernelBuilder, shape: str, x: str, group_in: int, matrices: Sequence
     zeros = b.constant(np.zeros(group_in, np.float32))
     operands = (x, panels(b, matrices), _load(matrices[0]), zeros, b.output(), epilogue, "args")
     b.call("conv_weights", shape, *operands, b.worker_scratch, "begin", "end")
-    b.units = f"conv_f32_units({shape})"
+    b.units = f"conv_weights_units({shape})"
 
 
 def _prepare(b: KernelBuilder, matrix: Stored) -> None:

@@ -80,6 +80,8 @@ MCP26_INLINE v8f weight_load_e5m2(const void *stored, int64_t i) {
 enum {
     WEIGHT_VECTORS = MCP26_NR / 8, /* vectors across a panel */
     WEIGHT_FEW = 4,                /* rows that are multiplied without scratch */
+    WEIGHT_TILES = 4 * TILE_BLOCK, /* tiles of a block, at most */
+    WEIGHT_BLOCK = 1 << 16,        /* numbers of the left operand that a block of more than TILE_BLOCK tiles may have */
     WEIGHT_SUMS = 8                /* vectors that accumulate then */
 };
 
@@ -112,10 +114,27 @@ MCP26_INLINE void weight_expand(weight_panels w, weight_load load, int64_t depth
     }
 }
 
-/* Units begin ... end-1 of the product, as tile_units_run has them. `scratch`: depth * TILE_WIDTH floats. */
+/* As tile_blocks: rows of a block share the work of expanding, so there are more, as far as the second cache has room. */
+MCP26_INLINE int64_t weight_blocks(int64_t rows, int64_t depth) {
+    int64_t fit = WEIGHT_BLOCK / mcp26_max(1, depth * MCP26_MR);
+    int64_t tiles = mcp26_max(TILE_BLOCK, mcp26_min(fit, WEIGHT_TILES));
+    return mcp26_max(1, tile_cut(rows, MCP26_MR).tiles / tiles);
+}
+
+/* As tile_group and tile_units. */
+MCP26_INLINE int64_t weight_group(int64_t rows, int64_t columns, int64_t depth) {
+    return tile_group_of(rows, weight_blocks(rows, depth), columns, depth);
+}
+MCP26_INLINE int64_t weight_units(int64_t rows, int64_t columns, int64_t depth) {
+    if (rows == 0) return 0;
+    int64_t panels = mcp26_ceil_div(columns, MCP26_NR);
+    return weight_blocks(rows, depth) * mcp26_ceil_div(panels, weight_group(rows, columns, depth));
+}
+
+/* Units begin ... end-1 of the product, of weight_units. `scratch`: depth * TILE_WIDTH floats. */
 MCP26_INLINE void weight_units_run(tile_product t, weight_panels w, weight_load load, tile_source source,
                                    mcp26_epilogue epilogue, float *scratch, int64_t begin, int64_t end) {
-    int64_t blocks = tile_blocks(t.rows), group = tile_group(t.rows, t.columns, t.depth);
+    int64_t blocks = weight_blocks(t.rows, t.depth), group = weight_group(t.rows, t.columns, t.depth);
     int64_t panels = mcp26_ceil_div(t.columns, MCP26_NR), groups = mcp26_ceil_div(panels, group);
     tile_rows cut = tile_cut(t.rows, MCP26_MR);
     for (int64_t u = begin; u < end; u++) {
@@ -164,7 +183,7 @@ MCP26_INLINE void weight_rows(tile_product t, const float *a, int64_t lda, weigh
     }
 }
 
-/* C[M, N] (rows ldc elements apart) = epilogue(A[M, K] (rows lda apart) x weights). Units: gemm_f32_units. */
+/* C[M, N] (rows ldc elements apart) = epilogue(A[M, K] (rows lda apart) x weights). Units: weight_units. */
 MCP26_INLINE void gemm_weights(int64_t M, int64_t N, int64_t K, const float *a, int64_t lda, weight_panels w,
                                weight_load load, float *c, int64_t ldc, mcp26_epilogue epilogue,
                                const void *const *args, float *scratch, int64_t begin, int64_t end) {
@@ -175,7 +194,7 @@ MCP26_INLINE void gemm_weights(int64_t M, int64_t N, int64_t K, const float *a, 
         weight_units_run(t, w, load, gemm_source, epilogue, scratch, begin, end);
         return;
     }
-    int64_t group = tile_group(M, N, K), p = begin * group;
+    int64_t group = weight_group(M, N, K), p = begin * group;
     int64_t last = mcp26_min(mcp26_ceil_div(N, MCP26_NR), end * group);
 #define WEIGHT_ROWS(R)                                                                                             \
     if (M == R) {                                                                                                  \
@@ -191,11 +210,16 @@ MCP26_INLINE void gemm_weights(int64_t M, int64_t N, int64_t K, const float *a, 
 #undef WEIGHT_ROWS
 }
 
-/* conv_f32 with the groups' panels one behind the other. Units: conv_f32_units. `scratch`: depth * TILE_WIDTH floats. */
+MCP26_INLINE int64_t conv_weights_group_units(conv_shape s) {
+    return weight_units(s.batch * s.out_h * s.out_w, s.out_c / s.groups, s.kernel_h * s.kernel_w * (s.in_c / s.groups));
+}
+MCP26_INLINE int64_t conv_weights_units(conv_shape s) { return s.groups * conv_weights_group_units(s); }
+
+/* conv_f32 with the groups' panels one behind the other. Units: conv_weights_units. `scratch`: depth * TILE_WIDTH floats. */
 MCP26_INLINE void conv_weights(conv_shape s, const float *x, weight_panels w, weight_load load, const float *zeros,
                                float *y, mcp26_epilogue epilogue, const void *const *args, float *scratch,
                                int64_t begin, int64_t end) {
-    int64_t units = conv_group_units(s), depth = s.in_c / s.groups, channels = s.out_c / s.groups;
+    int64_t units = conv_weights_group_units(s), depth = s.in_c / s.groups, channels = s.out_c / s.groups;
     int64_t taps = s.kernel_h * s.kernel_w;
     for (int64_t u = begin; u < end;) {
         int64_t g = u / units, first = u % units, last = mcp26_min(units, first + end - u);

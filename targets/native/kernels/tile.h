@@ -170,10 +170,14 @@ MCP26_INLINE int64_t tile_flight(int64_t rows) { return tile_vectors(rows, 4 * T
 MCP26_INLINE int64_t tile_blocks(int64_t rows) { return mcp26_max(1, tile_cut(rows, MCP26_MR).tiles / TILE_BLOCK); }
 
 /* Panels of a group: enough for a unit to be worth its while. */
-MCP26_INLINE int64_t tile_group(int64_t rows, int64_t columns, int64_t depth) {
-    int64_t work = mcp26_max(1, rows / tile_blocks(rows) * depth * MCP26_NR), flight = tile_flight(rows);
+MCP26_INLINE int64_t tile_group_of(int64_t rows, int64_t blocks, int64_t columns, int64_t depth) {
+    int64_t work = mcp26_max(1, rows / blocks * depth * MCP26_NR), flight = tile_flight(rows);
     int64_t worth = mcp26_ceil_div(TILE_UNIT_WORK, work * flight) * flight;
     return mcp26_max(1, mcp26_min(worth, mcp26_ceil_div(columns, MCP26_NR)));
+}
+
+MCP26_INLINE int64_t tile_group(int64_t rows, int64_t columns, int64_t depth) {
+    return tile_group_of(rows, tile_blocks(rows), columns, depth);
 }
 
 MCP26_INLINE int64_t tile_units(int64_t rows, int64_t columns, int64_t depth) {
