@@ -66,18 +66,9 @@ CASES = [
     op("Conv over four axes", "E102", "Conv", (1, 2, 3, 3, 3, 3), W((3, 2, 2, 2, 2, 2))),
     op("MaxPool over four axes", "E102", "MaxPool", (1, 2, 3, 3, 3, 3), kernel_shape=[2, 2, 2, 2]),
     op("Resize, linear, float64", "E102", "Resize", np.ones(X), None, W(np.float32([1, 1, 2, 2])), mode="linear"),
-    op("GridSample, float64", "E102", "GridSample", np.ones(X), np.ones((1, 2, 2, 2)), mode="nearest"),
     lstm("LSTM, activation that does not exist", activations=["Sigmoid", "Softsine", "Tanh"]),
     op("Attention, heads of many components", "E102", "Attention", *[(1, 1, 1, 2049)] * 3),
     op("LayerNormalization, scale by batch", "E102", "LayerNormalization", (2, 3, 5), (2, 1, 1)),
-    op(
-        "DequantizeLinear, computed scales of blocks that do not divide the axis",
-        "E102",
-        "DequantizeLinear",
-        *(np.ones((4, 5), np.int8), np.ones((4, 3), np.float32)),
-        axis=1,
-        block_size=2,
-    ),
     # types
     op("ReduceLogSumExp, int32", "E102", "ReduceLogSumExp", np.ones((2, 3), np.int32)),
 ]

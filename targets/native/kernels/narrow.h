@@ -29,11 +29,15 @@ MCP26_INLINE v8w half_from_v8f(v8f x) { return (v8w)__builtin_convertvector(x, v
 #else
 /* Hides that `x` is float16, or clang takes maxima and rounds to whole numbers in float16 too, one lane after the other. */
 MCP26_INLINE v8f v8f_opaque(v8f x) {
-#if defined(__x86_64__)
+#if defined(__AVX__)
     __asm__("" : "+x"(x));
 #else
     v4f low = x.lo, high = x.hi;
+#if defined(__x86_64__)
+    __asm__("" : "+x"(low), "+x"(high));
+#else
     __asm__("" : "+w"(low), "+w"(high));
+#endif
     x.lo = low, x.hi = high;
 #endif
     return x;

@@ -30,8 +30,8 @@ GRAINS: dict[str, tuple[tuple[int, ...], dict[str, int]]] = {
     "one scale": ((), {}),
     "a scale a row": ((6,), {"axis": 0}),
     "a scale a column": ((9,), {"axis": 1}),
-    "blocks of rows": ((3, 9), {"axis": 0, "block_size": 2}),
-    "blocks that do not divide": ((6, 3), {"axis": 1, "block_size": 4}),
+    "in blocks along 0": ((3, 9), {"axis": 0, "block_size": 2}),
+    "in blocks along 1, the last one shorter": ((6, 3), {"axis": 1, "block_size": 4}),
 }
 
 
@@ -56,9 +56,9 @@ for dtype in EIGHT:
     x = np.array([1e6, -1e6, 460, 470, 250, np.inf, -np.inf, np.nan, 3], np.float32)
     op(f"QuantizeLinear to {dtype.name}, not saturated", "QuantizeLinear", x, W(np.array([1] * 9, np.float32)),
        W(np.zeros(9, dtype.numpy)), axis=0, saturate=0, case=BY_ONNX)  # fmt: skip
-op("DequantizeLinear of int4, computed scales in blocks that do not divide", "DequantizeLinear",
+op("DequantizeLinear of int4 in blocks along 1, computed scales", "DequantizeLinear",
    stored(DType.int4, 6, 9), scales(6, 3), stored(DType.int4, 6, 3), axis=1, block_size=4, case=BY_ONNX)  # fmt: skip
-op("QuantizeLinear to uint4, computed scales in blocks", "QuantizeLinear", (6, 9), scales(3, 9),
+op("QuantizeLinear to uint4 in blocks along 0, computed scales", "QuantizeLinear", (6, 9), scales(3, 9),
    stored(DType.uint4, 3, 9), axis=0, block_size=2, case=BY_ONNX)  # fmt: skip
 op("DequantizeLinear of a constant of two bits", "DequantizeLinear", W(stored(DType.int2, 3, 7)), scales(7), axis=1,
    case=BY_ONNX)  # fmt: skip
