@@ -95,10 +95,10 @@ static __attribute__((noinline)) void bytes(void) {
 }
 
 static __attribute__((noinline)) void lstm(void) {
-    recurrent_shape s = {.time = 1, .batch = 1, .hidden = 128, .f = v8f_sigmoid, .g = v8f_tanh, .h = v8f_tanh,
-                         .gate_time = 512, .gate_batch = 512, .y_time = 128, .y_batch = 128, .first_batch = 128,
-                         .h_batch = 128, .c_batch = 128};
-    lstm_f32(s, (recurrent_operands){A, B, NULL, Z, Z}, NULL, C, C + 128, C + 256, C + 512);
+    recurrent_shape_f32 s = {.time = 1, .batch = 1, .hidden = 128, .f = v8f_sigmoid, .g = v8f_tanh, .h = v8f_tanh,
+                             .gate_time = 512, .gate_batch = 512, .y_time = 128, .y_batch = 128, .first_batch = 128,
+                             .h_batch = 128, .c_batch = 128};
+    lstm_f32(s, (recurrent_operands_f32){A, B, NULL, Z, Z}, NULL, C, C + 128, C + 256, C + 512);
 }
 
 int main(void) {

@@ -79,6 +79,8 @@ def lstms(rng: np.random.Generator) -> Iterator[Case]:
         bound = clip / 1000 if clip else np.inf
         for b in range(batch):
             length = int(lengths[b]) if has & 2 else time
+            if length == 0:
+                h[b] = c[b] = 0
             for t in range(length)[:: -1 if reverse else 1]:
                 i, o, f, g = np.split(gates[t, b] + h[b] @ r.astype(float), 4)
                 i = _sigmoid(np.clip(i + p[0] * c[b], -bound, bound))

@@ -36,9 +36,9 @@ def source() -> str:
     calls["conv_few"] = f"conv_nchw_in_f32({shape(224, 3, 32, 2, 1)}, a, b, c, fused, args, begin, end);"
     calls["depthwise"] = f"depthwise_f32({shape(14, 384, 384, 1, 384)}, a, b, c, fused, args, begin, end);"
     calls["lstm"] = (
-        "lstm_f32((recurrent_shape){.time = 1, .batch = 1, .hidden = 128, .f = v8f_sigmoid, .g = v8f_tanh, "
+        "lstm_f32((recurrent_shape_f32){.time = 1, .batch = 1, .hidden = 128, .f = v8f_sigmoid, .g = v8f_tanh, "
         ".h = v8f_tanh, .gate_time = 512, .gate_batch = 512, .y_time = 128, .y_batch = 128, .first_batch = 128, "
-        ".h_batch = 128, .c_batch = 128}, (recurrent_operands){a, b}, NULL, c, c + 128, c + 256, c + 512);"
+        ".h_batch = 128, .c_batch = 128}, (recurrent_operands_f32){a, b}, NULL, c, c + 128, c + 256, c + 512);"
     )
     calls["softmax"] = "softmax_f32(SOFTMAX, 12, 64, 1, a, c, begin, end);"
     calls["map_erf"] = "map(1000, body, args, begin, end);"

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import sympy
 
-from mcpc.ir import Dim, DType, dim, product
+from mcpc.ir import Dim, DType, Value, dim, product
 from mcpc.ops.vision import col2im_window
 
 from ..ctext import float_literal
+from ..expression import SUFFIXES
 from ..kernel import KernelBuilder, unsupported
-from .linear import expect_float32
 from .move import word
 from .registry import emits, finds_sizes
 from .sizes import checked, element, found
@@ -29,11 +29,19 @@ def _array(b: KernelBuilder, sizes: Sequence[Dim]) -> str:
     return f"{{{', '.join(map(b.size, sizes))}}}"
 
 
+def _suffix(b: KernelBuilder, *operands: Value) -> str:
+    """That of the kernels for the operands' type."""
+    dtype = operands[0].dtype
+    if dtype not in (DType.float32, DType.float64) or any(value.dtype is not dtype for value in operands):
+        raise unsupported(b.node, f"operands of type {', '.join(value.dtype.name for value in operands)}")
+    return SUFFIXES[dtype]
+
+
 @emits("GridSample")
 def grid_sample(b: KernelBuilder) -> None:
-    expect_float32(b)
     anchor = b.anchor
     x, grid = b.outer(anchor.inputs[0]), b.outer(anchor.inputs[1])
+    suffix = _suffix(b, x, grid)
     items, channels, *sizes = x.type.dims
     pixels = b.node.output.type.dims[2:]
     if len(sizes) > MOST_AXES:
@@ -55,7 +63,7 @@ def grid_sample(b: KernelBuilder) -> None:
     )
     b.label = f"grid sample {mode}"
     b.headers.append("vision.h")
-    b.call("grid_sample_f32", shape, b.input(x), b.input(grid), b.output(), "begin", "end")
+    b.call(f"grid_sample_{suffix}", shape, b.input(x), b.input(grid), b.output(), "begin", "end")
     b.units = b.size(product((items, *pixels)))
     b.grain = "16"
 
@@ -63,14 +71,13 @@ def grid_sample(b: KernelBuilder) -> None:
 @emits("AffineGrid")
 def affine_grid(b: KernelBuilder) -> None:
     theta = b.outer(b.anchor.inputs[0])
-    if theta.dtype is not DType.float32:
-        raise unsupported(b.node, f"an operand of type {theta.dtype.name}")
+    suffix = _suffix(b, theta)
     items, *sizes, axes = b.node.output.type.dims
     b.label = "affine grid"
     b.headers.append("vision.h")
     b.line(f"const int64_t size[] = {_array(b, sizes)};")
     align = int(b.anchor.attrs.get("align_corners", 0))
-    b.call("affine_grid_f32", align, axes, "size", b.input(theta), b.output(), "begin", "end")
+    b.call(f"affine_grid_{suffix}", align, axes, "size", b.input(theta), b.output(), "begin", "end")
     b.units = b.size(product((items, *sizes[:-1])))
 
 
@@ -78,14 +85,12 @@ def affine_grid(b: KernelBuilder) -> None:
 def roi_align(b: KernelBuilder) -> None:
     anchor = b.anchor
     x, rois, items = (b.outer(value) for value in anchor.inputs)
-    for value in (x, rois):
-        if value.dtype is not DType.float32:
-            raise unsupported(b.node, f"an operand of type {value.dtype.name}")
+    suffix = _suffix(b, x, rois)
     count, channels, out_h, out_w = b.node.output.type.dims
     is_half = anchor.attrs.get("coordinate_transformation_mode", "half_pixel") == "half_pixel"
     shape = _literal(
         b,
-        "roi_shape",
+        f"roi_shape_{suffix}",
         {
             "items": x.type.dims[0],
             "in_h": x.type.dims[2],
@@ -103,14 +108,14 @@ def roi_align(b: KernelBuilder) -> None:
     b.label = "roi align"
     b.headers.append("vision.h")
     operands = f"{b.input(x)}, {b.input(rois)}, {b.input(items)}, {b.output()}"
-    b.line(f"return roi_align_f32(env, {shape}, {operands}, begin, end);")
+    b.line(f"return roi_align_{suffix}(env, {shape}, {operands}, begin, end);")
     b.units = b.size(product((count, out_h)))
 
 
 @emits("MaxRoiPool")
 def max_roi_pool(b: KernelBuilder) -> None:
-    expect_float32(b)
     x, rois = (b.outer(value) for value in b.anchor.inputs)
+    suffix = _suffix(b, x, rois)
     count, channels, out_h, out_w = b.node.output.type.dims
     fields: dict[str, str | Dim] = {
         "items": x.type.dims[0],
@@ -121,10 +126,10 @@ def max_roi_pool(b: KernelBuilder) -> None:
         "out_w": out_w,
         "scale": float_literal(float(b.anchor.attrs.get("spatial_scale", 1.0))),
     }
-    shape = _literal(b, "roi_shape", fields)
+    shape = _literal(b, f"roi_shape_{suffix}", fields)
     b.label = "max roi pool"
     b.headers.append("vision.h")
-    b.line(f"return max_roi_pool_f32(env, {shape}, {b.input(x)}, {b.input(rois)}, {b.output()}, begin, end);")
+    b.line(f"return max_roi_pool_{suffix}(env, {shape}, {b.input(x)}, {b.input(rois)}, {b.output()}, begin, end);")
     b.units = b.size(product((count, out_h)))
 
 
@@ -132,8 +137,7 @@ def max_roi_pool(b: KernelBuilder) -> None:
 def col2im(b: KernelBuilder) -> None:
     """The transposed window that moves each block to its place."""
     x, y = b.outer(b.anchor.inputs[0]), b.node.output.type
-    if x.dtype is not DType.float32:
-        raise unsupported(b.node, f"an operand of type {x.dtype.name}")
+    suffix = _suffix(b, x)
     window, sizes = col2im_window(b.anchor, b.context), y.dims[2:]
     missing = MOST_AXES - len(sizes)
     if missing < 0:
@@ -158,7 +162,7 @@ def col2im(b: KernelBuilder) -> None:
     )
     b.label = "col2im"
     b.headers.append("vision.h")
-    b.call("col2im_f32", shape, b.input(x), b.output(), "begin", "end")
+    b.call(f"col2im_{suffix}", shape, b.input(x), b.output(), "begin", "end")
     b.units = f"col2im_units({shape})"
 
 

@@ -16,7 +16,7 @@ RNG = np.random.default_rng(64)
 #: ONNX Runtime computes few of them; where it does, its last digits may differ.
 BOTH: dict[str, Any] = {"tolerance": 1e-13}
 REFERENCE: dict[str, Any] = {"judges": (ONNX,), "because": "ONNX Runtime has no such kernel", **BOTH}
-RUNTIME: dict[str, Any] = {"judges": (ORT,), "because": "ONNX's evaluator has no such form", **BOTH}
+RUNTIME: dict[str, Any] = {"judges": (ORT,), "because": "ONNX's evaluator computes it in float32", **BOTH}
 
 
 def draw(*shape: int) -> Array:
@@ -110,6 +110,27 @@ for mode in range(4):
     op(f"scores {mode}", "Attention", Q, K, V, draw(2, 1, 3, 5), softcap=1.5 * bool(mode), **asked)
 op("", "RotaryEmbedding", draw(2, 3, 5, 8), draw(6, 4), draw(6, 4), np.array([[0, 1, 2, 3, 5]] * 2))
 op("interleaved", "RotaryEmbedding", draw(2, 3, 5, 8), draw(2, 5, 4), draw(2, 5, 4), interleaved=1)
+
+
+# ---- images
+for mode in ("nearest", "linear", "cubic"):
+    for padding in ("zeros", "border", "reflection"):
+        op(
+            f"{mode}, {padding}",
+            "GridSample",
+            draw(2, 9, 4, 5),
+            draw(2, 3, 4, 2),
+            mode=mode,
+            padding_mode=padding,
+            case=RUNTIME,
+        )
+op("3-D", "GridSample", draw(1, 2, 3, 4, 5), draw(1, 2, 3, 2, 3), align_corners=1, case=RUNTIME)
+ROIS = np.array([[0.5, 0.25, 3.5, 4], [1, 2, 7, 5.5]])
+for kind in ("avg", "max"):
+    op(kind, "RoiAlign", draw(2, 9, 6, 7), ROIS, np.array([1, 0]), output_height=2, output_width=3, mode=kind,
+       sampling_ratio=2, spatial_scale=0.5)  # fmt: skip
+op("2-D", "AffineGrid", draw(2, 2, 3), W(np.array([2, 3, 4, 5])), case=RUNTIME)
+op("", "Col2Im", draw(1, 12, 16), W(np.array([5, 6])), W(np.array([2, 3])))
 
 
 def network(g: Graph) -> str:
