@@ -354,6 +354,7 @@ def reference(graph: Graph, arrays: Sequence[Array]) -> Array:
 
 # ---- the registry against ONNX's schemas
 
+ML_OPS = [each for each in ops.definitions() if each.domain == "ai.onnx.ml"]
 ONNX_OPS = [each for each in ops.definitions() if each.domain == "" and not isinstance(each, Contrib)]
 
 
@@ -367,7 +368,7 @@ def test_first_version_is_onnxs(definition: ops.OpDef) -> None:
 
 @pytest.mark.parametrize("definition", ELEMENTWISE, ids=lambda definition: definition.name)
 def test_attributes_and_types_are_onnxs(definition: ops.Elementwise) -> None:
-    schema = onnx.defs.get_schema(definition.name, OPSET, "")
+    schema = onnx.defs.get_schema(definition.name, NEWEST, "")
     defaults = {p.name: p.default for p in inspect.signature(definition.build).parameters.values()}
     for name, attribute in schema.attributes.items():
         if attribute.required:
@@ -566,13 +567,16 @@ def test_costs() -> None:
 @given(st.data())
 def test_arbitrary_nodes_never_crash(data: st.DataObject) -> None:
     """Inference answers with types or an McpcError, whatever the operands and attributes are."""
-    definition = data.draw(st.sampled_from(ONNX_OPS))
-    attributes = onnx.defs.get_schema(definition.name, OPSET, "").attributes
+    definition = data.draw(st.sampled_from([*ONNX_OPS, *ML_OPS]))
+    version = definition.versions[1] if definition.domain else NEWEST
+    attributes = onnx.defs.get_schema(definition.name, version, definition.domain).attributes
     values: st.SearchStrategy[Any] = (
         st.integers(-3, 3)
         | st.floats(-2, 2)
         | st.sampled_from(["", "SAME_UPPER", "reflect"])
         | st.lists(st.integers(-2, 3), max_size=4)
+        | st.lists(st.floats(-2, 2), max_size=3)
+        | st.lists(st.sampled_from(["LEAF", "BRANCH_LEQ"]), max_size=3)
         | st.sampled_from([random(1), ints(2, 2)])
     )
     attrs = data.draw(st.dictionaries(st.sampled_from([*attributes, "other"]), values, max_size=3))
@@ -590,7 +594,7 @@ def test_arbitrary_nodes_never_crash(data: st.DataObject) -> None:
             dtype = {"int": DType.int64, "bool": DType.bool}.get(kind, DType.float32)
             operands.append(Value(f"x{index}", TensorType(dtype, None if kind == "unranked" else shape)))
     outputs = [Value(f"y{i}", TensorType(DType.float32, None)) for i in range(data.draw(st.integers(1, 3)))]
-    node = Node(definition.name, operands, outputs, attrs, "node")
+    node = Node(definition.name, operands, outputs, attrs, "node", definition.domain)
     try:
         ops.infer_node(node, ops.InferContext())
     except McpcError:

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from mcpc.ir import DType, Value
-from mcpc.ops.context import attribute, expect_rank, fail, number, unify
+from mcpc.ops.context import attribute, choice, expect_rank, fail, number, unify
 from mcpc.ops.contrib import Expansion, stands_for
-from mcpc.ops.trees import DOMAIN
+from mcpc.ops.trees import DOMAIN, TRANSFORMS, listed
 
 Array = np.ndarray[Any, Any]
 
@@ -25,11 +25,11 @@ def _constant(e: Expansion, values: Any, dtype: DType) -> Value:
     return e.graph.constant(f"{e.node.name}.values", np.asarray(values, dtype.numpy))
 
 
-def _listed(e: Expansion, *names: str) -> Any:
-    """The one of these attributes that is there and no empty list."""
+def _listed(e: Expansion, *names: str) -> Array:
+    """The one of these attributes that is there and not empty."""
     for name in names:
-        values = e.node.attrs.get(name)
-        if values is not None and len(values):
+        values = listed(e.node, name)
+        if values.size:
             return values
     fail(e.node, f"{e.node.op} without {' or '.join(names)} is not supported", "E102")
 
@@ -58,13 +58,8 @@ def scaler(e: Expansion) -> Sequence[Value | None]:
 def normalizer(e: Expansion) -> Sequence[Value | None]:
     """Rows divided by their norms, which are taken for 1e-30 at least."""
     x, axis = _floats(e), e.ints(-1)
-    match e.node.attrs.get("norm", "MAX"):
-        case "MAX":
-            norm = e("ReduceMax", e("Abs", x), axis, keepdims=1)
-        case "L1" | "L2" as kind:
-            norm = e(f"Reduce{kind}", x, axis, keepdims=1)
-        case other:
-            fail(e.node, f"norm {other} is none of MAX, L1, L2", "E102")
+    kind = choice(e.node, "norm", "MAX", ("MAX", "L1", "L2"))
+    norm = e("ReduceMax", e("Abs", x), axis, keepdims=1) if kind == "MAX" else e(f"Reduce{kind}", x, axis, keepdims=1)
     return [e("Div", x, e("Max", norm, e.scalar(1e-30, norm)))]
 
 
@@ -77,16 +72,15 @@ _TRANSFORMS: dict[str, Callable[[Expansion, Value], Value]] = {
 
 def _scores(e: Expansion, rows: int) -> Value:
     """X [N, F] times the coefficients [rows, F], and the intercepts."""
-    coefficients = np.asarray(_listed(e, "coefficients"), np.float32)
+    coefficients, intercepts = _listed(e, "coefficients").astype(np.float32), listed(e.node, "intercepts")
     if rows < 1 or coefficients.size % rows:
         fail(e.node, f"{coefficients.size} coefficients do not divide among {rows}", "E102")
     result = e("MatMul", _floats(e), _constant(e, coefficients.reshape(rows, -1).T, DType.float32))
-    intercepts = e.node.attrs.get("intercepts")
-    return e("Add", result, _constant(e, intercepts, DType.float32)) if intercepts else result
+    return e("Add", result, _constant(e, intercepts, DType.float32)) if intercepts.size else result
 
 
 def _transformed(e: Expansion, scores: Value) -> Value:
-    name = e.node.attrs.get("post_transform", "NONE")
+    name = choice(e.node, "post_transform", "NONE", TRANSFORMS)
     if name not in _TRANSFORMS:
         e.refuse(f"post_transform {name}")
     return _TRANSFORMS[name](e, scores)
@@ -100,8 +94,8 @@ def linear_regressor(e: Expansion) -> Sequence[Value | None]:
 @stands_for("LinearClassifier", domain=DOMAIN)
 def linear_classifier(e: Expansion) -> Sequence[Value | None]:
     """The label of the highest score, and all scores; of two classes there may be the second one's only."""
-    labels = np.asarray(_listed(e, "classlabels_ints"), np.int64)
-    count = len(e.node.attrs.get("intercepts") or labels)
+    labels = _listed(e, "classlabels_ints").astype(np.int64)
+    count = listed(e.node, "intercepts").size or len(labels)
     if count not in (len(labels), 1) or len(labels) < 2 or (count == 1 and len(labels) > 2):
         e.refuse(f"{count} scores of {len(labels)} classes")
     scores = _scores(e, count)
@@ -149,25 +143,25 @@ def _matches(e: Expansion, x: Value, keys: Array) -> Value:
 def one_hot_encoder(e: Expansion) -> Sequence[Value | None]:
     if not attribute(e.node, "zeros", 1):
         e.refuse("zeros 0")
-    keys = np.asarray(_listed(e, "cats_int64s"))
+    keys = _listed(e, "cats_int64s")
     return [e("Cast", _matches(e, e.input(0), keys), to=DType.float32)]
 
 
 @stands_for("LabelEncoder", domain=DOMAIN, versions=(2, 5))
 def label_encoder(e: Expansion) -> Sequence[Value | None]:
     """The value behind the last key that an element is, or the default."""
-    keys = np.asarray(_listed(e, "keys_tensor", "keys_int64s", "keys_floats"))
-    values = np.asarray(_listed(e, "values_tensor", "values_int64s", "values_floats"))
-    default: Any = e.node.attrs.get("default_tensor")
-    if "values_tensor" not in e.node.attrs:
-        is_float = "values_floats" in e.node.attrs
-        values = values.astype(np.float32 if is_float else np.int64)
-        default = e.node.attrs.get("default_float", -0.0) if is_float else e.node.attrs.get("default_int64", -1)
-    elif default is None:
-        default = -0.0 if values.dtype.kind == "f" else -1
-    if keys.shape != values.shape or keys.ndim != 1:
+    keys = _listed(e, "keys_tensor", "keys_int64s", "keys_floats")
+    values = _listed(e, "values_tensor", "values_int64s", "values_floats")
+    if keys.size != values.size:
         fail(e.node, f"{keys.size} keys, {values.size} values", "E102")
-    table = np.append(np.asarray(default).reshape(-1)[:1].astype(values.dtype), values)
+    if "values_tensor" in e.node.attrs:
+        given = listed(e.node, "default_tensor")
+        default = given[0] if given.size else -0.0 if values.dtype.kind == "f" else -1
+    elif "values_floats" in e.node.attrs:
+        values, default = values.astype(np.float32), number(e.node, "default_float", -0.0)
+    else:
+        default = attribute(e.node, "default_int64", -1)
+    table = np.append(np.array([default], values.dtype), values)
     matches = e("Cast", _matches(e, e.input(0), keys), to=DType.int32)
     place = e("Mul", matches, _constant(e, np.arange(1, len(keys) + 1), DType.int32))
     last = e("ReduceMax", place, e.ints(-1), keepdims=0)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from mcpc.ir import Dim, DType, Node, TensorType, dim
-from mcpc.ops.context import InferContext, attribute, expect, expect_rank, fail, type_of
+from mcpc.ops.context import InferContext, attribute, choice, expect, expect_rank, fail, type_of
 from mcpc.ops.registry import ACCUMULATED, Cost, OpDef, register, traffic
 
 Array = np.ndarray[Any, Any]
@@ -73,22 +73,29 @@ def ensemble_of(node: Node) -> Ensemble:
     fail(node, "a tree leads back to itself", "E102")
 
 
+def listed(node: Node, name: str) -> Array:
+    """An attribute of numbers, be it a list or a tensor of rank 1; empty where it is not there. E102 for another."""
+    values = node.attrs.get(name)
+    result = np.asarray([] if values is None or isinstance(values, str) else values)
+    if result.ndim != 1 or (result.size and result.dtype.kind not in "fiu") or isinstance(values, str):
+        fail(node, f"attribute {name} is no list of numbers", "E102")
+    return result
+
+
 def _ints(node: Node, name: str, count: int | None = None, default: int | None = None) -> Array:
     """An attribute of integers, as many as ``count``."""
-    values = node.attrs.get(name)
-    if values is None or len(values) == 0:
-        values = [] if default is None or count is None else [default] * count
-    result = np.asarray(values)
-    if result.ndim != 1 or (result.size and result.dtype.kind not in "iu") or count not in (None, result.size):
+    result = listed(node, name)
+    if count is not None and default is not None and not result.size:
+        result = np.full(count, default)
+    if (result.size and result.dtype.kind not in "iu") or count not in (None, result.size):
         fail(node, f"attribute {name} does not fit: {count} integers are needed", "E102")
     return result.astype(np.int64)
 
 
-def _numbers(node: Node, name: str, count: int, dtype: np.dtype[Any]) -> Array:
+def _numbers(node: Node, name: str, count: int | None, dtype: np.dtype[Any]) -> Array:
     """An attribute of numbers, be it a tensor or a list."""
-    values = node.attrs.get(f"{name}_as_tensor", node.attrs.get(name))
-    result = np.asarray([] if values is None else values)
-    if result.ndim != 1 or (result.size and result.dtype.kind not in "fiu") or count not in (-1, result.size):
+    result = listed(node, f"{name}_as_tensor" if f"{name}_as_tensor" in node.attrs else name)
+    if count not in (None, result.size):
         fail(node, f"attribute {name} does not fit: {count} numbers are needed", "E102")
     return result.astype(dtype)
 
@@ -110,7 +117,7 @@ def _current(node: Node, dtype: np.dtype[Any]) -> Ensemble:
         if (at < 0).any():
             fail(node, f"nodes_{side}nodeids holds a negative number", "E102")
         sides.append(np.where(is_leaf != 0, ~at, at))
-    members = _numbers(node, "membership_values", -1, dtype)
+    members = _numbers(node, "membership_values", None, dtype)
     ends = np.flatnonzero(np.isnan(members))
     splits = _numbers(node, "nodes_splits", count, dtype)
     asks = modes == MODES.index("BRANCH_MEMBER")
@@ -142,7 +149,8 @@ def _former(node: Node, dtype: np.dtype[Any]) -> Ensemble:
     numbers = _ints(node, "nodes_nodeids")
     count = len(numbers)
     trees = _ints(node, "nodes_treeids", count)
-    names = [str(mode) for mode in node.attrs.get("nodes_modes", [])]
+    modes_named = node.attrs.get("nodes_modes", [])
+    names = [str(mode) for mode in modes_named] if isinstance(modes_named, list) else []
     if len(names) != count or not set(names) <= {*MODES[:-1], LEAF}:
         fail(node, "attribute nodes_modes does not fit", "E102")
     is_leaf = np.array([name == LEAF for name in names], bool)
@@ -180,10 +188,10 @@ def _former(node: Node, dtype: np.dtype[Any]) -> Ensemble:
         np.searchsorted(leaves[order], np.arange(is_leaf.sum() + 1)),
         targets[order],
         _numbers(node, "target_weights", len(targets), dtype)[order],
-        _numbers(node, "base_values", -1, dtype),
+        _numbers(node, "base_values", None, dtype),
         attribute(node, "n_targets", int(targets.max(initial=0)) + 1),
-        str(node.attrs.get("aggregate_function", "SUM")),
-        str(node.attrs.get("post_transform", "NONE")),
+        choice(node, "aggregate_function", "SUM", AGGREGATES),
+        choice(node, "post_transform", "NONE", TRANSFORMS),
     )
 
 
