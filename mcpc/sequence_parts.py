@@ -12,8 +12,8 @@ from mcpc.errors import ModelError
 from mcpc.onnx_structure import label
 from mcpc.onnx_types import Shape, Tensors
 
-#: Sequences of more tensors than this are not taken apart.
-MOST = 1024
+#: Sequences of more single tensors than this are not made.
+MOST = 4096
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,8 @@ class Builder:
         assert not isinstance(part, Grown)
         if isinstance(part, Rows):
             return self("Gather", part.tensor, self.constant(index), axis=part.axis, output=output)
-        bounds = self.constant([index * part.size]), self.constant([(index + 1) * part.size])
+        begin = index * part.size
+        bounds = self.constant([begin]), self.constant([begin + part.size])
         return self("Slice", part.tensor, *bounds, self.constant([part.axis]), output=output)
 
     def rows(self, seq: List) -> Rows:

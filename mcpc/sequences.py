@@ -19,6 +19,9 @@ from mcpc.onnx_types import Tensors, fresh
 from mcpc.sequence_loops import SequenceLoop
 from mcpc.sequence_parts import MOST, Builder, Grown, List, One, Part, Pieces, Rows
 
+#: No position or size is larger; sums of two fit in 64 bits.
+_FAR = 2**61
+
 
 def resolve_sequences(model: ModelProto, constants: dict[str, Array], problems: Problems) -> set[str]:
     """Rewrite the graph of ``model``, whose structure is sound, without sequences, but for its inputs and outputs.
@@ -35,7 +38,7 @@ def resolve_sequences(model: ModelProto, constants: dict[str, Array], problems: 
     taken = {*names, *constants, *(node.name for node in nodes)}
     _rename_apart(model.graph, taken, set(), {})
     tensors = Tensors(model, constants, taken)
-    scope = Scope(model.graph)
+    scope = _Scope(model.graph)
     scope.lost |= given
     _Resolver(tensors, problems).resolve(scope)
     for info in model.graph.output:
@@ -48,36 +51,31 @@ class _Lost(Exception):
     """A node reads what a faulty one should have made."""
 
 
-class Scope:
-    """A graph and what is known of it: ``lists`` are its sequences, ``lost`` the results of faulty nodes.
-    Its nodes are taken out; what comes instead is appended one by one."""
+class _Scope:
+    """A graph whose nodes are taken out; what comes instead is appended one by one. The whole model shares ``lists``,
+    the sequences, and ``lost``, the results of faulty nodes."""
 
-    def __init__(self, graph: GraphProto, outer: Scope | None = None) -> None:
-        self.graph, self.outer = graph, outer
-        self.own = set(_own_names(graph))
-        self.lists: dict[str, List] = {}
-        self.lost: set[str] = set()
+    def __init__(self, graph: GraphProto, outer: _Scope | None = None) -> None:
+        self.graph = graph
+        self.lists: dict[str, List] = {} if outer is None else outer.lists
+        self.lost: set[str] = set() if outer is None else outer.lost
+        self.is_sound = True
         before = GraphProto()
         before.node.extend(graph.node)
         self.nodes = _sorted(before.node)
         del graph.node[:]
 
-    def holder(self, name: str) -> Scope:
-        """The graph that defines ``name``."""
-        return self if self.outer is None or name in self.own else self.outer.holder(name)
-
     def find(self, name: str) -> List | None:
         """The sequence called ``name``, None where that is a tensor. Raises :class:`_Lost`."""
-        holder = self.holder(name)
-        if name in holder.lost:
+        if name in self.lost:
             raise _Lost
-        return holder.lists.get(name)
+        return self.lists.get(name)
 
 
 class _Rewriter(Builder):
     """What one node that reads or makes sequences becomes."""
 
-    def __init__(self, tensors: Tensors, scope: Scope, node: NodeProto) -> None:
+    def __init__(self, tensors: Tensors, scope: _Scope, node: NodeProto) -> None:
         super().__init__(tensors, scope.graph, node)
         self.scope = scope
 
@@ -109,7 +107,9 @@ class _Rewriter(Builder):
         numbers = self.numbers(index)
         if numbers is not None and len(numbers) != 1:
             self.fail(f"input {index} (%{self.operand(index)}) holds {len(numbers)} numbers, one is needed", "E104")
-        return numbers[0] if numbers else None
+        if not numbers or numbers[0] is None:
+            return None
+        return max(-_FAR, min(numbers[0], _FAR))
 
     def place(self, index: int, default: int) -> int:
         """The constant position that an operand holds, or else ``default``."""
@@ -120,7 +120,10 @@ class _Rewriter(Builder):
 
     def make(self, parts: Iterable[Part]) -> None:
         """The node's result is a sequence of these parts."""
-        self.scope.lists[self.node.output[0]] = List(tuple(parts), self.graph)
+        seq = List(tuple(parts), self.graph)
+        if len(seq.parts) > MOST:
+            self.fail(f"it makes a sequence of {len(seq.parts)} tensors, {MOST} are the most")
+        self.scope.lists[self.node.output[0]] = seq
 
 
 def _construct(node: _Rewriter) -> None:
@@ -169,7 +172,7 @@ def _split(node: _Rewriter) -> None:
     if known is not None and any(size is not None and size < (shape == ()) for size in known):
         node.fail(f"input 1 (%{sizes}) holds no sizes: {known}", "E104")
     if known is not None and shape == () and known[0] is not None:
-        node.make([Pieces(tensor, axis, known[0])])
+        node.make([Pieces(tensor, axis, min(known[0], _FAR))])
         return
     if shape is None or len(shape) != 1 or shape[0] is None:
         node.fail(f"only a run shows input 1 (%{sizes}), the sizes of the pieces, and how many there are")
@@ -198,7 +201,7 @@ class _Resolver:
     def __init__(self, tensors: Tensors, problems: Problems) -> None:
         self.tensors, self.problems = tensors, problems
 
-    def resolve(self, scope: Scope) -> None:
+    def resolve(self, scope: _Scope) -> None:
         for node in scope.nodes:
             try:
                 self.rewrite(_Rewriter(self.tensors, scope, node))
@@ -209,6 +212,7 @@ class _Resolver:
                 if _operator(node) not in OPERATORS and not any(subgraphs(node)):
                     scope.graph.node.append(node)  # it may be at fault itself
             scope.lost.update(name for name in node.output if name)
+            scope.is_sound = False
         infos = [info for info in scope.graph.value_info if not _is_sequence(info)]
         del scope.graph.value_info[:]
         scope.graph.value_info.extend(infos)
@@ -216,6 +220,8 @@ class _Resolver:
     def rewrite(self, node: _Rewriter) -> None:
         proto, scope, operator = node.node, node.scope, _operator(node.node)
         lists = [scope.find(name) if name else None for name in proto.input]
+        if operator in (*OPERATORS, "Identity", "OptionalGetElement") and "".join(proto.output[:1]) == "":
+            node.fail("it has no output", "E104")
         if operator in OPERATORS:
             OPERATORS[operator](node)
         elif operator in ("Identity", "OptionalGetElement") and any(lists):
@@ -239,15 +245,15 @@ class _Resolver:
                 self.tensors.infer(proto)
             scope.graph.node.append(proto)
 
-    def bodies(self, node: _Rewriter, inputs: Mapping[str, List]) -> list[Scope]:
+    def bodies(self, node: _Rewriter, inputs: Mapping[str, List]) -> list[_Scope]:
         """The nested graphs of a node, rewritten, ``inputs`` are their sequences. :class:`_Lost` where that failed."""
-        bodies = [Scope(graph, node.scope) for graph in subgraphs(node.node)]
+        bodies = [_Scope(graph, node.scope) for graph in subgraphs(node.node)]
         for body in bodies:
             for tensor in body.graph.initializer:
                 self.tensors.read(tensor, tensor.name)
             body.lists |= inputs
             self.resolve(body)
-        if any(body.lost for body in bodies):
+        if not all(body.is_sound for body in bodies):
             raise _Lost
         return bodies
 
@@ -273,7 +279,7 @@ def _set_outputs(graph: GraphProto, names: Iterable[str]) -> None:
     graph.output.extend(ValueInfoProto(name=name) for name in names)
 
 
-def _unite(node: _Rewriter, branches: Sequence[Scope], dead: int | None) -> None:
+def _unite(node: _Rewriter, branches: Sequence[_Scope], dead: int | None) -> None:
     """Let an If give the tensors of the sequences that its branches make; the ``dead`` one need not make any."""
     proto = node.node
     ends = [[info.name for info in branch.graph.output] for branch in branches]
@@ -304,7 +310,7 @@ def _unite(node: _Rewriter, branches: Sequence[Scope], dead: int | None) -> None
         _set_outputs(branch.graph, [names[index] for names in united])
 
 
-def _paired(node: _Rewriter, name: str, lists: Mapping[Scope, List | None]) -> list[tuple[Part, ...]]:
+def _paired(node: _Rewriter, name: str, lists: Mapping[_Scope, List | None]) -> list[tuple[Part, ...]]:
     """What result ``name`` of an If consists of in each branch, part by part, which are of one kind."""
     known = {branch: seq for branch, seq in lists.items() if seq is not None}
     if len(known) < len(lists):
