@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 
 PATH = Path(__file__).with_name("expected_failures.toml")
@@ -33,16 +34,17 @@ class ExpectedFailures:
         self.reasons[case] = reason
         self._write()
 
-    def groups(self) -> dict[str, list[str]]:
-        """Cases by reason, in alphabetical order."""
-        result: dict[str, list[str]] = {}
-        for case, reason in sorted(self.reasons.items(), key=lambda item: (item[1], item[0])):
-            result.setdefault(reason, []).append(case)
-        return result
-
     def _write(self) -> None:
         parts = [_HEAD]
-        for reason, cases in self.groups().items():
+        for reason, cases in by_reason(self.reasons).items():
             lines = "".join(f"    {json.dumps(case)},\n" for case in cases)
             parts.append(f"[[group]]\nreason = {json.dumps(reason, ensure_ascii=False)}\ncases = [\n{lines}]\n")
         self._path.write_text("\n".join(parts), encoding="utf-8")
+
+
+def by_reason(reasons: Mapping[str, str]) -> dict[str, list[str]]:
+    """Cases by reason, both in alphabetical order."""
+    result: dict[str, list[str]] = {}
+    for case, reason in sorted(reasons.items(), key=lambda item: (item[1], item[0])):
+        result.setdefault(reason, []).append(case)
+    return result
