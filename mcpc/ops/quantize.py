@@ -60,18 +60,19 @@ def quantized(
     saturate: int = 1,
     *,
     stored: DType,
+    wide: DType = DType.float32,
 ) -> Expr:
-    """``x`` stored as ``stored``: halves go to the even neighbour, what is out of range to the nearest end, NaN to the
-    lower one (as in ONNX Runtime's vector code)."""
-    steps = e.cast(x, DType.float32) / e.cast(scale, DType.float32)
+    """``x``, divided in the type ``wide``, stored as ``stored``: halves go to the even neighbour, what is out of range to
+    the nearest end, NaN to the lower one (as in ONNX Runtime's vector code)."""
+    steps = e.cast(x, wide) / e.cast(scale, wide)
     if stored in FLOAT8:
-        return converted(steps, DType.float32, stored, saturate)
+        return converted(steps, wide, stored, saturate)
     if stored.is_float:
-        return e.cast(steps if zero is None else steps + e.cast(zero, DType.float32), stored)
+        return e.cast(steps if zero is None else steps + e.cast(zero, wide), stored)
     low, high = limits(stored)
     steps = apply("round", steps)
     if zero is not None:
-        steps = steps + e.cast(zero, DType.float32)
+        steps = steps + e.cast(zero, wide)
     raised = where(steps > low, steps, low)
     return e.cast(e.cast(where(raised < high, raised, high), DType.int32), stored)
 
@@ -105,11 +106,16 @@ class Linear(Elementwise):
         operands = [None if value is None else e.arg(index) for index, value in enumerate(node.inputs)]
         more: dict[str, Any] = {"is_float": type_of(node, 0).dtype.is_float}
         if self.name == "QuantizeLinear":
-            more = {"stored": stored_type(node)}
+            more = {"stored": stored_type(node), "wide": divided_in(node)}
         try:
             return self.build(*operands, **node.attrs, **more)
         except TypeError as error:
             fail(node, f"inputs or attributes of {node.op} do not fit: {str(error).split('() ')[-1]}", "E102")
+
+
+def divided_in(node: Node) -> DType:
+    """The type in which a QuantizeLinear divides: float32 does not hold the quotients of int32."""
+    return DType.float64 if type_of(node, 1).dtype is DType.int32 else DType.float32
 
 
 def output_dtype(node: Node) -> DType | None:
@@ -130,7 +136,8 @@ def stored_type(node: Node) -> DType:
 
 
 def _check_scale(node: Node) -> None:
-    x, scale, zero = type_of(node, 0), expect(node, 1, SCALES), optional_type(node, 2)
+    scales = SCALES | {DType.int32} if node.op == "QuantizeLinear" else SCALES
+    x, scale, zero = type_of(node, 0), expect(node, 1, scales), optional_type(node, 2)
     if zero is not None and zero.shape is not None and scale.shape is not None:
         # One of (), (1,) for the other is what exporters write.
         scalars = all(size == 1 for size in (*zero.shape, *scale.shape))

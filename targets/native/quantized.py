@@ -11,7 +11,7 @@ import numpy as np
 from mcpc import ops
 from mcpc.ir import MCPC, DType, Graph, Node, TensorType, Value, product
 from mcpc.ops.context import FLOAT8
-from mcpc.ops.quantize import block_of, limits, spread, stored_type
+from mcpc.ops.quantize import block_of, divided_in, limits, spread, stored_type
 from mcpc.pipeline import Pass, PassContext
 from mcpc.rewrite import control_flow_graphs
 
@@ -82,19 +82,19 @@ class _Loop:
         self.body.append(node)
         return out
 
-    def real(self, value: Value) -> Value:
-        return value if value.dtype is DType.float32 else self("Cast", value, to=DType.float32)
+    def real(self, value: Value, wide: DType = DType.float32) -> Value:
+        return value if value.dtype is wide else self("Cast", value, to=wide)
 
     def quantized(self, steps: Value, zero: Value | None, dtype: DType, saturate: int = 1) -> Value:
         """``steps`` of the scale, rounded and limited as :func:`mcpc.ops.quantize.quantized` has it."""
         if dtype.is_float:
             shifts = zero is not None and dtype not in FLOAT8
-            steps = self("Add", steps, self.real(zero)) if zero is not None and shifts else steps
+            steps = self("Add", steps, self.real(zero, steps.dtype)) if zero is not None and shifts else steps
             return self("Cast", steps, to=dtype, saturate=saturate)
-        low, high = map(self.number, limits(dtype))
+        low, high = (self.number(limit, steps.dtype) for limit in limits(dtype))
         steps = self("Round", steps)
         if zero is not None:
-            steps = self("Add", steps, self.real(zero))
+            steps = self("Add", steps, self.real(zero, steps.dtype))
         steps = self("Where", self("Greater", steps, low), steps, low)
         steps = self("Where", self("Less", steps, high), steps, high)
         return self("Cast", self("Cast", steps, to=DType.int32), to=dtype)
@@ -192,7 +192,8 @@ def _loop(graph: Graph, node: Node, x: Value, parameters: Sequence[Value]) -> Va
     x, scale, *zeros = map(loop.operand, (x, *parameters))
     zero = zeros[0] if zeros else None
     if node.is_op("QuantizeLinear"):
-        steps, saturate = loop("Div", loop.real(x), loop.real(scale)), int(node.attrs.get("saturate", 1))
+        wide, saturate = divided_in(node), int(node.attrs.get("saturate", 1))
+        steps = loop("Div", loop.real(x, wide), loop.real(scale, wide))
         loop.finish(loop.quantized(steps, zero, stored_type(node), saturate))
         return output
     if zero is not None and not x.dtype.is_float:

@@ -52,6 +52,11 @@ for name, (shape, attrs) in GRAINS.items():
     to_four = {"output_dtype": TensorProto.FLOAT4E2M1, **attrs}
     op(f"QuantizeLinear by powers of two, {name}", "QuantizeLinear", (6, 9), W(powers(*shape)), case=BY_ONNX,
        precision=TensorProto.FLOAT, **to_four)  # fmt: skip
+for dtype in (DType.int8, DType.uint16, DType.float8e4m3fn):
+    for name, (shape, attrs) in GRAINS.items():
+        x, divisors = RNG.integers(-(2**31), 2**31 - 1, (6, 9), np.int32), RNG.integers(2**22, 2**24, shape, np.int32)
+        op(f"QuantizeLinear of int32 by int32 to {dtype.name}, {name}", "QuantizeLinear", x, W(np.asarray(divisors)),
+           W(np.zeros(shape, dtype.numpy)), case=BY_ONNX, **attrs)  # fmt: skip
 for dtype in EIGHT:
     x = np.array([1e6, -1e6, 460, 470, 250, np.inf, -np.inf, np.nan, 3], np.float32)
     op(f"QuantizeLinear to {dtype.name}, not saturated", "QuantizeLinear", x, W(np.array([1] * 9, np.float32)),
