@@ -62,8 +62,8 @@ def quantized(
     stored: DType,
     wide: DType = DType.float32,
 ) -> Expr:
-    """``x``, divided in the type ``wide``, stored as ``stored``: halves go to the even neighbour, what is out of range to
-    the nearest end, NaN to the lower one (as in ONNX Runtime's vector code)."""
+    """``x``, divided in the type ``wide``, stored as ``stored``: halves go to the even neighbour, what is out of range
+    to the nearest end, NaN to the lower one (as in ONNX Runtime's vector code)."""
     steps = e.cast(x, wide) / e.cast(scale, wide)
     if stored in FLOAT8:
         return converted(steps, wide, stored, saturate)
