@@ -15,8 +15,9 @@ from mcpc.onnx_structure import reads
 #: The first IR version that does not ask for initializers among the inputs.
 OVERRIDABLE_IR_VERSION = 4
 
-#: Operators that read weights which compilers pack, and the first such operand.
+#: Operators that read weights which compilers pack, or a position in a sequence, and the first such operand.
 _PACKING = {
+    "SequenceInsert": 2,
     **dict.fromkeys(("Conv", "ConvTranspose", "DeformConv", "BatchNormalization", "LSTM", "GRU", "RNN"), 1),
     **dict.fromkeys(("QuantizeLinear", "DequantizeLinear", "QLinearConv", "QLinearMatMul", "ConvInteger"), 1),
 }
@@ -24,7 +25,8 @@ _PACKING = {
 #: Operators whose later operands say what they do: shapes, axes, bounds.
 _STEERED = frozenset(
     {"ConstantOfShape", "CumSum", "DFT", "Expand", "OneHot", "Pad", "Range", "Reshape", "Resize", "Slice", "Split"}
-    | {"CumProd", "Squeeze", "Tile", "TopK", "Trilu", "Unsqueeze", "Upsample", "SequenceErase", "SplitToSequence"}
+    | {"CumProd", "Squeeze", "Tile", "TopK", "Trilu", "Unsqueeze", "Upsample", "SequenceAt", "SequenceErase"}
+    | {"SplitToSequence"}
 )
 
 
