@@ -142,7 +142,7 @@ def projected_attention(e: Expansion, qkv: Value, mask: Value | None, past: Valu
         fail(e.node, f"{columns} columns of weights do not divide into {sizes} for {heads} heads", "E102")
     q, k, v = e.several("Split", 3, qkv, e.ints(*sizes), axis=-1)
     length, bias = e.size(e.input(0), 1), e.node.input(5) if e.node.op == "Attention" else None
-    total, caches = length, [None, None]
+    total, caches = length, list[Value]()
     if past is not None:
         total, caches = e("Add", length, e.size(past, 3)), [_row(e, past, 0, index) for index in range(2)]
     added = _added(e, _mask(e, mask, total, qkv), bias)
@@ -242,7 +242,8 @@ def group_query_attention(e: Expansion) -> Sequence[Value | None]:
     seen = e("Max", length, rows) if is_causal else length
     bias, sink, attrs = _bias(e, k), _sink(e, q), {"softcap": e.number("softcap", 0.0), **_attrs(e)}
     if sink is not None:
-        mask = _added(e, _seen(e, k, start, seen, rows, window), bias)
+        mask = _seen(e, k, start, seen, rows, window)
+        mask = mask if bias is None else e("Add", mask, bias)
         return [_side_by_side(e, _with_sink(e, q, k, v, mask, sink, **attrs)), k, v]
     attrs |= {"is_causal": is_causal, **({"left_window_size": window - 1} if window > 0 else {})}
     if not e.is_asked(3):

@@ -45,11 +45,9 @@ class Decoder:
         return self("MatMul", "x", weights(WIDTH, columns))
 
     def model(self, inputs: list[Declared], outputs: list[Declared]) -> bytes:
-        declared = [
-            [helper.make_tensor_value_info(name, type, shape) for name, type, shape in values]
-            for values in (inputs, outputs)
-        ]
-        graph = helper.make_graph(self.nodes, "decoder", *declared, self.constants)
+        declare = helper.make_tensor_value_info
+        declared = ([declare(*value) for value in values] for values in (inputs, outputs))
+        graph = helper.make_graph(self.nodes, "decoder", *declared, initializer=self.constants)
         opsets = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
         return helper.make_model(graph, opset_imports=opsets, ir_version=10).SerializeToString()
 
@@ -100,10 +98,8 @@ def one_projection() -> bytes:
     mask = d("Cast", "mask", to=TensorProto.INT32)
     d("Attention", "x", weights(WIDTH, 3 * WIDTH), weights(3 * WIDTH), mask, "past_kv", num_heads=HEADS,
       unidirectional=1, outputs=("y", "present_kv"), domain="com.microsoft")  # fmt: skip
-    past, present = (
-        (f"{when}_kv", TensorProto.FLOAT, [2, "batch", HEADS, rows, SIZE])
-        for when, rows in (("past", "past"), ("present", "total"))
-    )
+    past: Declared = ("past_kv", TensorProto.FLOAT, [2, "batch", HEADS, "past", SIZE])
+    present: Declared = ("present_kv", TensorProto.FLOAT, [2, "batch", HEADS, "total", SIZE])
     return d.model([X, MASK, past], [Y, present])
 
 
