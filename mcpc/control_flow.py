@@ -145,12 +145,11 @@ def _lower_scan(graph: Graph, node: Node, form: ScanForm, context: InferContext)
     )
     graph.insert_before(node, [loop])
     infer_node(loop, context)
-    for index, (old, new) in enumerate(zip(node.outputs, loop.outputs, strict=True)):
+    for output, (old, new) in enumerate(zip(node.outputs, loop.outputs, strict=True), -states):
         if old is not None and new is not None:
             after = _Nodes(graph, context, node.name)
-            if index >= states:
-                axis, is_reversed = form.output_axes[index - states], form.output_reversed[index - states]
-                new = _arranged(after, new, axis, is_reversed)
+            if output >= 0:
+                new = _arranged(after, new, form.output_axes[output], form.output_reversed[output])
             graph.insert_before(node, after.nodes)
             substitute(graph, old, new, rename=True)
     graph.remove(node)

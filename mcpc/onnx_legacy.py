@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from onnx import GraphProto, NodeProto, TensorProto, helper
 
@@ -75,7 +76,7 @@ def _slopes_per_channel(node: NodeProto, names: Names) -> list[NodeProto]:
     name = label(node)
     nodes = []
 
-    def make(op: str, *inputs: str, **attrs: object) -> str:
+    def make(op: str, *inputs: str, **attrs: Any) -> str:
         output = names.fresh(f"{y}.{op.lower()}")
         nodes.append(helper.make_node(op, inputs, [output], output, **attrs))
         return output
@@ -110,5 +111,5 @@ def _scan_of_each(node: NodeProto, names: Names) -> list[NodeProto]:
         ],
         [helper.make_empty_tensor_value_info(output) for output in made],
     )
-    attrs = {"body": outer, "num_scan_inputs": len(inputs)}
+    attrs: dict[str, Any] = {"body": outer, "num_scan_inputs": len(inputs)}
     return [helper.make_node("Scan", inputs, list(node.output), name, domain=HIDDEN, **attrs)]

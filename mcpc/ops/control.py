@@ -145,7 +145,9 @@ class LoopForm:
 
     @classmethod
     def of(cls, node: Node) -> LoopForm:
-        limit, condition, *initial = (*node.own_inputs, *[None] * (2 - len(node.own_inputs)))
+        own = node.own_inputs
+        limit, condition = (own[index] if index < len(own) else None for index in (0, 1))
+        initial = own[2:]
         count = len(initial)
         body = _body(node, "body", 2 + count, 1 + count)
         if any(value is None for value in initial):
@@ -302,12 +304,11 @@ def infer_scan(node: Node, context: InferContext) -> list[TensorType]:
             fail(node, f"state {index} is {show(state)}, and {show(value.type)} behind the body")
     results = []
     for value, axis in zip(form.body.outputs[len(states) :], form.output_axes, strict=True):
-        sizes = value.shape
-        if sizes is None:
+        if value.shape is None:
             results.append(TensorType(value.dtype, None))
         else:
-            where = axis_of(node, axis, len(sizes) + 1)
-            results.append(TensorType(value.dtype, (*sizes[:where], length, *sizes[where:])))
+            where = axis_of(node, axis, len(value.shape) + 1)
+            results.append(TensorType(value.dtype, (*value.shape[:where], length, *value.shape[where:])))
     return [*(_plain(value.type) for value in form.body.outputs[: len(states)]), *results]
 
 

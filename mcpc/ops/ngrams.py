@@ -17,12 +17,12 @@ class Pool:
     counted. ``skips``: items of a gram of two and more may have up to so many others between them. ``weights`` are
     those of the slots, None for 1 each; ``is_binary``: a slot counts whether there are any."""
 
-    grams: tuple[np.ndarray, ...]  # type: ignore[type-arg]
-    slots: tuple[np.ndarray, ...]  # type: ignore[type-arg]
+    grams: tuple[np.ndarray, ...]
+    slots: tuple[np.ndarray, ...]
     shortest: int
     skips: int
     size: int
-    weights: np.ndarray | None  # type: ignore[type-arg]
+    weights: np.ndarray | None
     is_binary: bool
 
     @classmethod

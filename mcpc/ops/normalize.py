@@ -19,7 +19,7 @@ from mcpc.ops.context import (
     type_of,
     unify,
 )
-from mcpc.ops.registry import ACCUMULATED, ROUNDED, Cost, OpDef, register, traffic
+from mcpc.ops.registry import ACCUMULATED, Cost, OpDef, register, traffic
 
 
 def infer_batch_normalization(node: Node, context: InferContext) -> list[TensorType]:

@@ -68,9 +68,9 @@ def _checks(graph: Graph, steps: Sequence[Step], phases: Phases, phase: int) -> 
 
     for body in control_flow_graphs(graph):
         own = None if body is graph else body
-        for (left, right), node in body.assumptions.items():
+        for (left, right), name in body.assumptions.items():
             if phases.of((left, right), own) == phase and not is_static((left, right)):
-                check(f"{size(left)} != {size(right)}", node, left, right)
+                check(f"{size(left)} != {size(right)}", name, left, right)
         seen: set[Dim] = set()
         for node, item in unproven(body.nodes):
             if item not in seen and phases.of((item,), own) == phase:
