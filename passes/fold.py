@@ -37,7 +37,7 @@ class Fold(Pass):
         context = ops.infer_graph(graph)
         while True:
             for inner in reversed(control_flow_graphs(graph)):
-                known = _replace_known_sizes(inner, context)
+                known = _replace_known_sizes(inner, context, set(self._foldable(inner)))
                 folded = self._fold(inner, ctx)
                 if known or folded:
                     ctx.decide(inner.name, "fold", "it depends on no input", sizes=known, nodes=folded)
@@ -91,12 +91,13 @@ def _is_expansion(node: Node) -> bool:
     return stored is not None and stored.dtype.itemsize < node.output.dtype.itemsize
 
 
-def _replace_known_sizes(graph: Graph, context: ops.InferContext) -> int:
-    """Replace integer tensors all of whose elements inference knows; the number of them."""
+def _replace_known_sizes(graph: Graph, context: ops.InferContext, computed: set[Node]) -> int:
+    """Replace integer tensors all of whose elements inference knows; the number of them. Those of the nodes that are
+    ``computed`` anyway are left: as constants they would count as weights of what depends on them."""
     count = 0
     with graph.edit():
         for node in graph.nodes:
-            for value in node.outputs:
+            for value in () if node in computed else node.outputs:
                 contents = context.contents(value)
                 if value is None or contents is None or not (value.users or graph.is_output(value)):
                     continue

@@ -40,7 +40,6 @@ def cost_batch_normalization(node: Node) -> Cost:
     return Cost(dim(2 * type_of(node, 0).elements), traffic(node))
 
 
-
 def infer_layer_normalization(node: Node, context: InferContext) -> list[TensorType]:
     """X, Scale and B, both broadcast to X → Y, Mean and InvStdDev, whose sizes are 1 from ``axis`` on."""
     x, statistics = _normalized(node)

@@ -80,8 +80,8 @@ def _head(node: Node, size: Dim, heads: int) -> Dim:
 
 def infer_linear_attention(node: Node, context: InferContext) -> list[TensorType]:
     """query [B, T, heads·depth], key [B, T, heads·depth], value [B, T, heads·width],
-    past_state [B, heads, depth, width], decay [B, T, heads] or [B, T, heads·depth], beta [B, T, heads] or [B, T, 1] → output [B, T, heads·width] and
-    present_state."""
+    past_state [B, heads, depth, width], decay [B, T, heads] or [B, T, heads·depth], beta [B, T, heads] or [B, T, 1] →
+    output [B, T, heads·width] and present_state."""
     query, past = expect(node, 0, _TYPES), optional_type(node, 3)
     same_dtype(node, 0, 1, 2, 4, 5)
     number(node, "scale", 0.0)
