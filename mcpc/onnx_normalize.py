@@ -12,12 +12,12 @@ import onnx
 import onnx.inliner
 import onnx.shape_inference
 import onnx.version_converter
-from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 from mcpc.errors import ModelError, Problems
 from mcpc.ir import OPSET
 from mcpc.onnx_legacy import HIDDEN, rewrite_after_conversion, rewrite_before_conversion
-from mcpc.onnx_structure import label, opsets_of, walk
+from mcpc.onnx_structure import label, opsets_of, subgraphs, walk
 from mcpc.ops.registry import definitions, find
 
 #: A model that grows beyond this many nodes by inlining is refused: nested functions can multiply without end.
@@ -78,10 +78,27 @@ def _expand_definitions(model: ModelProto) -> ModelProto:
     if not any(_is_function(node, opsets) for node in walk(model.graph.node)):
         return model
     kept = [(definition.domain, definition.name) for definition in definitions()]
+    for node in walk(model.graph.node):
+        for graph in subgraphs(node) if _is_function(node, opsets) else ():
+            _give_plain_names(graph)
     try:
         return onnx.inliner.inline_selected_functions(model, kept, exclude=True, inline_schema_functions=True)
     except Exception:  # the C++ inliner raises plain RuntimeError and its relatives; the operator is reported later
         return model
+
+
+def _give_plain_names(graph: GraphProto) -> None:
+    """Rename the tensors of a graph that is an attribute: ONNX puts them into its definition as text, which its parser
+    reads back, and exporters write names with slashes and dots."""
+    own = [value.name for value in graph.input] + [tensor.name for tensor in graph.initializer]
+    own += [name for node in graph.node for name in node.output if name]
+    names = {name: f"value_{index}" for index, name in enumerate(dict.fromkeys(own))}
+    for named in (*graph.input, *graph.output, *graph.value_info, *graph.initializer):
+        named.name = names.get(named.name, named.name)
+    for node in graph.node:
+        node.name = ""
+        node.input[:] = [names.get(name, name) for name in node.input]
+        node.output[:] = [names.get(name, name) for name in node.output]
 
 
 def _is_function(node: NodeProto, opsets: dict[str, int]) -> bool:
