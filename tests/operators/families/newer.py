@@ -64,10 +64,14 @@ MASK = modifier(
     ("Where", ("seen", "x", "least"), {}), seen=np.tril(np.ones((5, 7), bool)), least=np.array(-np.inf, np.float32)
 )
 HALVED = modifier(("Mul", ("x", "half"), {}), half=np.array(0.5, np.float32))
+EXPORTED = modifier(
+    ("Div", ("x", "/score/cap.1"), {}), ("Tanh", ("Div",), {}), **{"/score/cap.1": np.array(2, np.float32)}
+)
 op("FlexAttention", flex, *QKV, **FLEX)
 op("FlexAttention, scale", flex, *QKV, scale=0.3, **FLEX)
 op("FlexAttention, grouped heads", flex, (2, 4, 5, 8), (2, 2, 7, 8), (2, 2, 7, 6), **FLEX)
 op("FlexAttention, capped scores", flex, *QKV, score_mod=CAP, **FLEX)
+op("FlexAttention, names as exporters write them", flex, *QKV, score_mod=EXPORTED, **FLEX)
 op("FlexAttention, masked scores", flex, *QKV, score_mod=MASK, **FLEX)
 op("FlexAttention, both modifiers", flex, *QKV, score_mod=CAP, prob_mod=HALVED, **FLEX)
 
