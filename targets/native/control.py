@@ -18,7 +18,7 @@ from mcpc.ir import Dim, Graph, Node, TensorType, Value, symbol
 from mcpc.ops.control import LoopForm, decided
 
 from .emit.control import Control
-from .kernel import Label
+from .kernel import Label, Step
 from .phases import has_checks
 
 if TYPE_CHECKING:
@@ -73,11 +73,14 @@ def schedule_loop(s: Scheduler, node: Node) -> None:
     ]
     head, end = Label(), Label()
     is_counted = form.is_counted(s.context)
-    first: dict[sympy.Symbol, bool] = {}
+    #: Steps that give sizes their first value, one for each set of rows: what a later step plans again with any of
+    #: these sizes must be no rows but its own.
+    first: list[Step] = []
     count = next((output.type.dims[0] for _, output in collected), None)
     if isinstance(count, sympy.Symbol) and str(count.name) in s.born(node):
-        first[count] = is_counted
-        if not is_counted:
+        if is_counted:
+            first.append(control.first_count(form, count))
+        else:
             s.add(control.set_count(form, count))
     s.loops.append((head, end))
     s.add(end)
@@ -89,8 +92,8 @@ def schedule_loop(s: Scheduler, node: Node) -> None:
     _body(s, node, form.body, control)
     s.add(head)
     s.add(control.start(form, s.is_wanted(form.body.inputs[1]), rows, end))
-    if first:
-        s.add(control.first_sizes(form, first))
+    for step in reversed(first):
+        s.add(step)
     for initial, inner in zip(reversed(form.initial), reversed(form.carried), strict=True):
         s.add(control.copy(initial, inner))
         own = own_sizes(inner, initial.type.dims)
@@ -142,7 +145,7 @@ def _carry(s: Scheduler, form: LoopForm, control: Control) -> None:
 
 def _collect(
     s: Scheduler, form: LoopForm, control: Control, value: Value, output: Value, is_counted: bool,
-    first: dict[sympy.Symbol, bool],
+    first: list[Step],
 ) -> Value:  # fmt: skip
     """Steps that append ``value`` to the rows of which ``output`` is a view; the rows."""
     count = output.type.dims[0]
@@ -150,12 +153,13 @@ def _collect(
     rows = s.temporary(f"{output.name}.rows", output.type, [] if most is not None else [count])
     if most is not None:
         rows.type = TensorType(output.dtype, (most, *output.type.dims[1:]))
+    initial: list[sympy.Symbol] = []
     s.view(output, rows, 0)
     s.add(control.collect(form, value, rows))
     if most is None:
         capacity = rows.type.dims[0]
         assert isinstance(capacity, sympy.Symbol)
-        first[capacity] = False
+        initial.append(capacity)
         more = s.temporary(f"{output.name}.more", rows.type, [capacity])
         wanted = more.type.dims[0]
         assert isinstance(wanted, sympy.Symbol)
@@ -173,5 +177,7 @@ def _collect(
         same = Label()
         s.add(same)
         s.add(control.first_row(form, own, same))
-        first.update(dict.fromkeys(own, False))
+        initial += own
+    if initial:
+        first.append(control.set_sizes(dict.fromkeys(initial, 0)))
     return rows

@@ -74,15 +74,13 @@ class Control:
 
     # ---- Loop
 
-    def first_sizes(self, form: LoopForm, sizes: Mapping[sympy.Symbol, bool]) -> Step:
-        """Before a loop: ``sizes`` are 0, or the number of iterations where that is True."""
+    def first_count(self, form: LoopForm, count: sympy.Symbol) -> Step:
+        """Before a loop that no condition ends: how many iterations there will be."""
 
         def fill(b: KernelBuilder) -> None:
-            if any(sizes.values()):
-                b.line(f"const int64_t count = max_size({_limit(b, form)}, 0);")
-                b.line("int32_t status = sizes_check(env, count);", "if (status) return status;")
-            for symbol, counts in sizes.items():
-                b.set_size(symbol, "count" if counts else "0")
+            b.line(f"const int64_t count = max_size({_limit(b, form)}, 0);")
+            b.line("int32_t status = sizes_check(env, count);", "if (status) return status;")
+            b.set_size(count, "count")
 
         return self.step("sizes", fill)
 

@@ -259,6 +259,22 @@ def found(g: Graph) -> list[str]:
 FAMILY.graph("Loop that finds sizes", found, **BY_ORT)
 
 
+def shrinking(g: Graph) -> list[str]:
+    """What is carried shrinks until a condition ends the loop, so that tensors move while rows of two lengths grow."""
+    v, zero = f"{g.prefix}v", g.constant(np.array(0, np.float32))
+
+    def step(b: Graph) -> list[str]:
+        positive = b("Compress", v, b("Greater", v, zero))
+        rest = b("Sub", positive, g.constant(np.array(1, np.float32)))
+        again = b("Greater", b("Size", rest), W(count(1)))
+        return [again, rest, b("Size", rest), b("NonZero", b("Slice", v, W(np.array([0])), W(np.array([2]))))]
+
+    return loop(g, None, flag(True), {"v": g.input(np.arange(40, dtype=np.float32) + 0.5)}, step, 3, again="co")
+
+
+FAMILY.graph("Loop that shrinks while it stacks", shrinking, **BY_ORT)
+
+
 def collatz(g: Graph) -> list[str]:
     """Loop in Loop, If in Loop, with trip counts and sizes that change from one iteration to the next."""
     x = g.input((4, 3))
