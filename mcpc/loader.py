@@ -315,7 +315,7 @@ def _retyped(slot: Slot, array: Array) -> Array:
     element type, with it; E601 for any other type."""
     if array.dtype.newbyteorder("=") == slot.dtype:
         return array.astype(slot.dtype)
-    if array.dtype == np.dtype((np.void, slot.dtype.itemsize)) and slot.dtype.kind == "V":
+    if array.dtype == np.dtype((np.void, slot.dtype.itemsize)) and slot.dtype.isbuiltin != 1:
         return np.ascontiguousarray(array).view(slot.dtype).reshape(array.shape)
     raise _wrong_dtype(slot, array)
 

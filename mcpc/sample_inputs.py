@@ -189,7 +189,7 @@ def _values(item: Input, dtype: np.dtype[Any], shape: tuple[int, ...], rng: np.r
     if "mask" in words:
         return _mask(dtype, shape, rng)
     if dtype == np.bool_:
-        return rng.random(shape) < 0.5
+        return np.asarray(rng.random(shape) < 0.5)
     if "int" not in dtype.name:
         scale = 0.1 if words & {"state", "hidden", "cache", "past", "h0", "c0"} else 1.0
         numbers = np.asarray(rng.standard_normal(shape, np.float32) * np.float32(scale))

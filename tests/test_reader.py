@@ -529,6 +529,10 @@ def test_bytes_that_are_no_model(tmp_path: Path) -> None:
     assert "cut.onnx" in str(errors_of(path)[0])
     (error,) = errors_of(model([node("Neg", "x\0 y", "z")], [tensor("x\0", 2), tensor("y", 2)], [tensor("z", 2)]))
     assert error.code == "E100" and "no text" in error.message  # a C program would see the name x
+    named = model([node("Neg", "x", "y")], [tensor("x", 2)], [tensor("y", 2)])
+    named.graph.node[0].attribute.append(helper.make_attribute("body", helper.make_graph([], "inner graph", [], [])))
+    (error,) = errors_of(named.SerializeToString().replace(b"inner graph", b"\xff\xfe\xfd\xfc\xfb graph"))
+    assert error.code == "E100" and "no text" in error.message
     assert codes_of(tmp_path / "none.onnx") == ["E002"]
 
 

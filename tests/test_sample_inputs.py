@@ -100,6 +100,11 @@ def test_names_say_what_integers_mean() -> None:
     assert sample["sr"].shape == () and sample["sr"] == 16000
 
 
+@pytest.mark.parametrize("type", ["tensor(bool)", "tensor(int64)", "tensor(uint8)", "tensor(float16)", "tensor(float)"])
+def test_one_element_is_an_array_too(type: str) -> None:
+    assert isinstance(sample_inputs([argument("x", [], type)], 0)["x"], np.ndarray)
+
+
 def test_images_of_unknown_size_are_whole_strides() -> None:
     shape = sample_inputs([argument("x", ["n", "c", "?1", "?2"])], 0)["x"].shape
     assert shape == (1, 3, 64, 64)

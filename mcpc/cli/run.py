@@ -66,7 +66,8 @@ def run(
         results = dict(zip(names, session.run(None, feeds), strict=True))
     if output is not None:
         with replacing(output) as file:  # a file object, since savez would append .npz to another name
-            np.savez(file, **results)  # type: ignore[arg-type]  # its stub takes allow_pickle for an array
+            arrays = {name: _storable(array) for name, array in results.items()}
+            np.savez(file, **arrays)  # type: ignore[arg-type]  # its stub takes allow_pickle for an array
     summaries = [_summary(name, array) for name, array in results.items()]
     if as_json:
         console.print_json({"outputs": summaries, "output": str(output) if output else None})
@@ -80,6 +81,11 @@ def run(
             click.echo(console.printable(f"{each['name']}: {each['dtype']}{each['shape']}, {numbers}"))
         if output is not None:
             click.echo(f"written: {output}")
+
+
+def _storable(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """``array``, as bytes where its type is none of numpy's: some have a code that numpy writes but cannot read."""
+    return array if array.dtype.isbuiltin == 1 else array.view(f"V{array.itemsize}")
 
 
 def _summary(name: str, array: np.ndarray[Any, Any]) -> dict[str, Any]:
