@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from mcpc.errors import McpcError
 from mcpc.ir import DType, Graph, Node, TensorType, Value
 from mcpc.ops import InferContext
 from mcpc.ops.control import LoopForm, ScanForm, decided
@@ -74,16 +73,11 @@ def _narrow(graph: Graph, node: Node) -> None:
 
 
 def lower_scans(graph: Graph, context: InferContext) -> None:
-    """Replace every Scan by a Loop that takes its elements by their index, but for those whose types could not be
-    inferred: that fault is reported already."""
+    """Replace every Scan of a graph whose types are inferred by a Loop that takes its elements by their index."""
     for inner in control_flow_graphs(graph):
         for node in list(inner.nodes):
             if node.is_op("Scan"):
-                try:
-                    form = ScanForm.of(node)
-                except McpcError:
-                    continue
-                _lower_scan(inner, node, form, context)
+                _lower_scan(inner, node, ScanForm.of(node), context)
 
 
 @dataclass

@@ -149,10 +149,11 @@ class _Reading:
             for node in taken:
                 self.tell(node.name, "inline", "its condition is known: the branch that is taken takes its place")
             context = self.infer()
-        lower_scans(self.graph, context)
-        simplify_loops(self.graph)
-        for inner in reversed(control_flow_graphs(self.graph)):
-            give_constants(inner)
+        if not self.problems.errors:
+            lower_scans(self.graph, context)
+            simplify_loops(self.graph)
+            for inner in reversed(control_flow_graphs(self.graph)):
+                give_constants(inner)
         expand_contrib(self.graph, context)
         self.check_outputs(converted.graph)
 

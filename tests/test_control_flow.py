@@ -119,24 +119,25 @@ class Program:
         nodes, inside = self.statements([*known, *carried], depth + 1)
         following = [self.fresh("w") for _ in carried]
         nodes += [helper.make_node("Identity", [self.pick(inside)], [each]) for each in following]
-        total = self.fresh("s")
-        nodes.append(helper.make_node("ReduceSum", [self.pick(inside)], [total], keepdims=1))
+        stacked = [self.fresh("s") for _ in range(self.draw(st.integers(1, 3)))]
+        nodes += [helper.make_node("ReduceSum", [self.pick(inside)], [each], keepdims=1) for each in stacked]
         if self.draw(st.booleans()):
             nodes.append(helper.make_node("Identity", [c], [again]))
         else:
             more, stop = self.condition(inside)
             nodes += [*more, helper.make_node("Or", [stop, "no"], [again])]
         scope = [declare(i, INT64), declare(c, BOOL), *(declare(each, FLOAT, self.fresh("N")) for each in carried)]
-        inner = body(nodes, scope, [again, *following, total])
+        inner = body(nodes, scope, [again, *following, *stacked])
         outputs = [self.fresh("y") for _ in carried]
-        rows, flat = self.fresh("r"), self.fresh("f")
+        rows = [self.fresh("r") for _ in stacked]
+        flat = [self.fresh("f") for _ in stacked]
         start = self.draw(st.sampled_from(["", "yes"]))
         limit = "two" if self.fixed else self.draw(st.sampled_from(["two", "trips"]))
         initial = [self.pick(known) for _ in carried]
         return [
-            helper.make_node("Loop", [limit, start, *initial], [*outputs, rows], body=inner),
-            helper.make_node("Reshape", [rows, "flat"], [flat]),
-        ], [*outputs, flat]
+            helper.make_node("Loop", [limit, start, *initial], [*outputs, *rows], body=inner),
+            *(helper.make_node("Reshape", [each, "flat"], [to]) for each, to in zip(rows, flat, strict=True)),
+        ], [*outputs, *flat]
 
 
 setattr(Program, "if", Program.if_)
@@ -262,6 +263,29 @@ def looping(step: list[NodeProto], initial: Any, limit: str = "n") -> bytes:
     )
     nodes = [helper.make_node("Loop", [limit, "", "x"], ["y"], body=inner)]
     return model(nodes, [declare("n", INT64), initial], ["y"], axis=[0])
+
+
+def test_faults_of_bodies_are_told_once(tmp_path: Path) -> None:
+    step = helper.make_node("Neg", ["v"], ["w"])
+    good = looping([step], declare("x", FLOAT, 2))
+    proto = ModelProto.FromString(good)
+    del proto.graph.node[0].attribute[0].g.input[2:]
+    error = reading(proto.SerializeToString(), tmp_path)
+    assert error.code == "E103" and "tensor v has no producer" in str(error)
+    proto = ModelProto.FromString(good)
+    del proto.graph.node[0].attribute[0].g.output[1:]
+    error = reading(proto.SerializeToString(), tmp_path)
+    assert error.code == "E104" and "at least 2 are needed" in str(error)
+    proto = ModelProto.FromString(good)
+    del proto.graph.node[0].attribute[:]
+    assert reading(proto.SerializeToString(), tmp_path).code == "E102"
+
+
+def test_an_if_without_a_condition(tmp_path: Path) -> None:
+    proto = ModelProto.FromString(branching([helper.make_node("Neg", ["x"], ["t"])], [declare("x", FLOAT, 2)]))
+    del proto.graph.node[0].input[:]
+    error = reading(proto.SerializeToString(), tmp_path)
+    assert error.code in ("E104", "E107") and "If" in str(error)
 
 
 def test_a_carried_value_of_another_type(tmp_path: Path) -> None:

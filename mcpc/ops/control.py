@@ -89,6 +89,8 @@ def decided(node: Node, context: InferContext) -> str | None:
 
 def infer_if(node: Node, context: InferContext) -> list[TensorType]:
     """What both branches give. A branch that is never taken is not looked at: it need not fit."""
+    if len(node.own_inputs) != 1:
+        fail(node, f"If has {len(node.own_inputs)} inputs where its condition is needed")
     expect(node, 0, {DType.bool})
     _expect_one(node, 0, DType.bool)
     known, problems = set(context.bounds), Problems()
