@@ -118,7 +118,9 @@ def _attribute(attribute: AttributeProto) -> Any:
             return value.decode(errors="replace")
         case AttributeProto.STRINGS:
             return [text.decode(errors="replace") for text in value]
-    return dtype_of(value, attribute.name) if attribute.name in TYPE_ATTRIBUTES else value
+        case AttributeProto.INT if attribute.name in TYPE_ATTRIBUTES:
+            return dtype_of(value, attribute.name)
+    return value
 
 
 def _type(name: str, dtype: DType, shape: Shape) -> TensorType:

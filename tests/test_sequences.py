@@ -847,3 +847,12 @@ def test_what_cannot_be_resolved_is_one_error_that_names_it(name: str) -> None:
     assert (caught.value.code, caught.value.node) == (code, node)
     for text in mentioned:
         assert text in str(caught.value)
+
+
+def test_an_attribute_of_another_kind_is_a_fault() -> None:
+    proto = model(
+        "g (float[2] a) => (int64 n) { b = Cast <to = 1> (a) s = SequenceConstruct(b) n = SequenceLength(s) }"
+    )
+    proto.graph.node[0].attribute[0].CopyFrom(helper.make_attribute("to", [1, 1]))
+    with pytest.raises(ModelError, match="Cast"):
+        read(proto)
