@@ -119,7 +119,7 @@ def imputer(e: Expansion) -> Sequence[Value | None]:
 @stands_for("FeatureVectorizer", domain=DOMAIN)
 def feature_vectorizer(e: Expansion) -> Sequence[Value | None]:
     """Matrices of the widths ``inputdimensions`` side by side."""
-    widths = _listed(e, "inputdimensions")
+    widths = [int(width) for width in _listed(e, "inputdimensions")]
     parts = [_floats(e, index) for index in range(len(e.node.inputs))]
     if len(widths) != len(parts):
         fail(e.node, f"{len(widths)} inputdimensions of {len(parts)} inputs", "E102")

@@ -22,7 +22,7 @@ from mcpc import onnx_reader, onnx_writer, plugins
 from mcpc.artifact import Artifact, Code, Contents, Golden, write_artifact
 from mcpc.cache import cache_dir
 from mcpc.container import Kind
-from mcpc.onnx_structure import reads
+from mcpc.onnx_structure import reads, walk
 from mcpc.pipeline import PassContext, parse_pipeline, run_pipeline
 from mcpc.reference import run_model
 from mcpc.targets.native import family as native
@@ -89,6 +89,7 @@ def _part(model: onnx.ModelProto, inputs: list[str], outputs: list[str]) -> onnx
         if wanted & set(node.output):
             kept.append(node)
             wanted |= reads(node)
+    called = {(node.domain, node.op_type) for node in walk(kept)}
     for field, items in (
         ("node", reversed(kept)),
         ("input", [each for each in model.graph.input if each.name in inputs]),
@@ -97,6 +98,8 @@ def _part(model: onnx.ModelProto, inputs: list[str], outputs: list[str]) -> onnx
     ):
         graph.ClearField(field)
         getattr(graph, field).extend(items)
+    del part.functions[:]
+    part.functions.extend(each for each in model.functions if (each.domain, each.name) in called)
     return part
 
 
