@@ -494,7 +494,7 @@ BAD: list[tuple[str, list[Array | None], dict[str, Any], str, str]] = [
     ("Gather", [random(2, 3), ints(5)], {}, "E104", "out of range"),
     ("Split", [random(5), ints(1, 2)], {}, "E104", "Split"),
     ("Slice", [random(5), ints(0), ints(2), ints(0), ints(0)], {}, "E104", "step"),
-    ("Slice", [random(5), ints(0), ints(2, 3)], {}, "E104", "ends"),
+    ("Slice", [random(5), ints(0), ints(2, 3)], {}, "E104", "lengths of the inputs"),
     ("Pad", [random(5), ints(1)], {}, "E104", "pads"),
     ("Pad", [random(3), ints(3, 0)], {"mode": "reflect"}, "E104", "reflection"),
     ("LSTM", [random(5, 3, 2), random(1, 16, 2), random(1, 16, 5)], {"hidden_size": 4}, "E104", "hidden_size"),

@@ -13,9 +13,9 @@ from mcpc.ops.window import Window, window_of
 def pool_window(node: Node) -> Window:
     """The window of a MaxPool, AveragePool or LpPool."""
     kernel = node.attrs.get("kernel_shape")
-    if not isinstance(kernel, list) or not kernel:
-        fail(node, "attribute kernel_shape is missing", "E102")
-    return window_of(node, [int(size) for size in kernel])
+    if not isinstance(kernel, list) or not kernel or not all(isinstance(size, int) for size in kernel):
+        fail(node, "attribute kernel_shape is missing or holds no integers", "E102")
+    return window_of(node, kernel)
 
 
 def _pooled(node: Node, dtypes: frozenset[DType]) -> TensorType:
