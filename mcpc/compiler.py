@@ -19,13 +19,14 @@ from mcpc.dtypes import BY_NAME
 from mcpc.errors import ModelError, Problems, UsageError
 from mcpc.files import require_writable
 from mcpc.ir import Dim, Graph, SizeBound, TensorType, Value, is_static
+from mcpc.judge import judge
 from mcpc.ops.random import random_node
 from mcpc.pipeline import Pass, PassContext, parse_pipeline, run_pipeline
 from mcpc.sample_inputs import sample_inputs
 from mcpc.sensitivity import coarsest_rounding, tolerances
 from mcpc.size_options import Bound, Shape
 from mcpc.target import Target
-from mcpc.verification import RTOL, judge
+from mcpc.verification import RTOL
 
 #: The packages whose versions an artifact states, since they may change its bytes.
 PACKAGES = ("mcpc", "onnx", "onnxruntime", "numpy", "ziglang")

@@ -10,11 +10,11 @@ from mcpc.comparison import Comparison, compare
 from mcpc.errors import McpcError, PassError
 from mcpc.halves import ROUNDING, is_half
 from mcpc.ir import Graph, Node
+from mcpc.judge import Array, judge
 from mcpc.onnx_structure import walk
 from mcpc.onnx_writer import to_model
 from mcpc.ops.random import RANDOM
 from mcpc.sample_inputs import sample_inputs
-from mcpc.verification import Array, judge
 
 _SEED = 0
 
@@ -23,7 +23,7 @@ _LENIENCE = 32
 
 
 class NumericCheck:
-    """Compares every state of a graph with the first one on the same seeded inputs, by :func:`mcpc.verification.judge`.
+    """Compares every state of a graph with the first one on the same seeded inputs, by :func:`mcpc.judge.judge`.
 
     Raises :class:`PassError` E201 where that cannot run the first state, and what :func:`sample_inputs` raises.
     """

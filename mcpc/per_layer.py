@@ -93,9 +93,10 @@ def verify_layers(
 ) -> list[LayerComparison]:
     """Compare every layer of ``artifact``, in the order of the steps; the arguments are those of
     :func:`mcpc.verification.verify`."""
+    from mcpc.judge import judge
     from mcpc.loader import load
     from mcpc.sample_inputs import artifact_inputs
-    from mcpc.verification import judge, known_inputs, reference, refuse_chance
+    from mcpc.verification import known_inputs, reference, refuse_chance
 
     refuse_chance(artifact)
     expose = ExposeLayers()

@@ -14,9 +14,9 @@ from onnx import ModelProto, TensorProto, helper
 from onnx.numpy_helper import from_array
 
 from mcpc.ir import MCPC, OPSET, DType, Graph, TensorType, Value, symbol
+from mcpc.judge import judge
 from mcpc.onnx_reader import read
 from mcpc.onnx_writer import Weights, to_model, write
-from mcpc.verification import judge
 
 Array = np.ndarray[Any, Any]
 F32 = DType.float32
