@@ -61,7 +61,8 @@ def as_markdown(cases: Sequence[Case], failures: Mapping[str, str]) -> str:
         "|---|---|---|---|---|",
         *(f"| {c.kind} | {c.cases} | {c.numbers} | {c.passed} | {c.percent} % |" for c in counts(cases, failures)),
         "",
-        "What passes here does so as AArch64 code too, under qemu, with the same numbers to the last bit.",
+        "Tests run a sample as AArch64 code too, under qemu, which must give the same numbers to the last bit; "
+        "`make conformance` runs all.",
         "",
         "## Not about tensors of numbers",
         "",
