@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
-
 import numpy as np
 
 from mcpc.ir import DType, Graph, Node, TensorType, Value
 from mcpc.ops import InferContext
+from mcpc.ops.contrib import Expansion
 from mcpc.ops.control import LoopForm, ScanForm, decided
 from mcpc.ops.inference import infer_node
 from mcpc.rewrite import control_flow_graphs, remove_dead, substitute
@@ -34,10 +32,9 @@ def _inline(graph: Graph, node: Node, body: Graph) -> None:
         assert outer is not None
         body.replace_uses(inner, outer)
     graph.take_over(node, body)
-    made = {id(output) for each in graph.nodes for output in each.outputs}
     for old, new in zip(node.outputs, body.outputs, strict=False):
         if old is not None:
-            substitute(graph, old, new, rename=id(new) in made and not graph.is_output(new))
+            substitute(graph, old, new, rename=not graph.is_output(new))
     remove_dead(graph, [node])
 
 
@@ -80,28 +77,8 @@ def lower_scans(graph: Graph, context: InferContext) -> None:
                 _lower_scan(inner, node, ScanForm.of(node), context)
 
 
-@dataclass
-class _Nodes:
-    """Adds nodes to one graph, with inferred types."""
-
-    graph: Graph
-    context: InferContext
-    stem: str
-    nodes: list[Node] = field(default_factory=list)
-
-    def __call__(self, op: str, *inputs: Value | None, **attrs: Any) -> Value:
-        output = Value(self.graph.fresh(f"{self.stem}.{op}"), TensorType(DType.float32, None))
-        node = Node(op, inputs, [output], attrs, output.name)
-        self.nodes.append(node)
-        infer_node(node, self.context)
-        return output
-
-    def ints(self, *items: int) -> Value:
-        return self.graph.constant(f"{self.stem}.ints", np.array(items, np.int64))
-
-
 def _lower_scan(graph: Graph, node: Node, form: ScanForm, context: InferContext) -> None:
-    before = _Nodes(graph, context, node.name)
+    before = Expansion(node, context, graph)
     states = len(form.initial)
     first = form.input_axes[0]
     length = before("Shape", form.scanned[0], start=first, end=first + 1)
@@ -112,7 +89,7 @@ def _lower_scan(graph: Graph, node: Node, form: ScanForm, context: InferContext)
     again = body.add_input(f"{node.name}.again", TensorType(DType.bool, ()))
     whole = [body.add_input(f"{value.name}.whole", value.type) for value in form.scanned]
     del body.inputs[-2 - len(whole) :]
-    inside = _Nodes(body, context, node.name)
+    inside = Expansion(node, context, body)
     elements = body.inputs[states : states + len(whole)]
     for data, element, axis, is_reversed in zip(whole, elements, form.input_axes, form.input_reversed, strict=True):
         index = counter
@@ -141,7 +118,7 @@ def _lower_scan(graph: Graph, node: Node, form: ScanForm, context: InferContext)
     infer_node(loop, context)
     for output, (old, new) in enumerate(zip(node.outputs, loop.outputs, strict=True), -states):
         if old is not None and new is not None:
-            after = _Nodes(graph, context, node.name)
+            after = Expansion(node, context, graph)
             if output >= 0:
                 new = _arranged(after, new, form.output_axes[output], form.output_reversed[output])
             graph.insert_before(node, after.nodes)
@@ -149,7 +126,7 @@ def _lower_scan(graph: Graph, node: Node, form: ScanForm, context: InferContext)
     graph.remove(node)
 
 
-def _arranged(after: _Nodes, value: Value, axis: int, is_reversed: bool) -> Value:
+def _arranged(after: Expansion, value: Value, axis: int, is_reversed: bool) -> Value:
     """A stacked output in the order and along the axis that the Scan wants."""
     if is_reversed:
         value = after("Slice", value, after.ints(-1), after.ints(-(2**63)), after.ints(0), after.ints(-1))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from mcpc.ir import OPSET, Value
-from mcpc.ops.context import attribute, fail
+from mcpc.ops.context import attribute, fail, integers
 from mcpc.ops.contrib import Expansion, stands_for
 
 
@@ -26,7 +26,7 @@ def lp_normalization(e: Expansion) -> Sequence[Value | None]:
 def mean_variance_normalization(e: Expansion) -> Sequence[Value | None]:
     """(x - mean) / (standard deviation + 1e-9) over ``axes``."""
     x = e.input(0)
-    axes = e.ints(*(int(axis) for axis in e.node.attrs.get("axes", [0, 2, 3])))
+    axes = e.ints(*integers(e.node, "axes", [0, 2, 3]))
     centred = e("Sub", x, e("ReduceMean", x, axes, keepdims=1))
     deviation = e("Sqrt", e("ReduceMean", e("Mul", centred, centred), axes, keepdims=1))
     return [e("Div", centred, e("Add", deviation, e.scalar(1e-9, x)))]

@@ -228,6 +228,14 @@ def attribute(node: Node, name: str, default: int) -> int:
     return value
 
 
+def integers(node: Node, name: str, default: Sequence[int] = ()) -> list[int]:
+    """An attribute that is a list of integers."""
+    values = node.attrs.get(name, default)
+    if not isinstance(values, list | tuple) or not all(isinstance(value, int) for value in values):
+        fail(node, f"attribute {name} is {values!r}, integers are needed", "E102")
+    return list(values)
+
+
 def number(node: Node, name: str, default: float) -> float:
     """ONNX stores numbers as float32: so is ``default``."""
     value = node.attrs.get(name, float(np.float32(default)))

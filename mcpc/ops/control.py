@@ -16,6 +16,7 @@ from mcpc.ops.context import (
     axis_of,
     expect,
     fail,
+    integers,
     larger,
     object_array,
     same,
@@ -284,7 +285,7 @@ class ScanForm:
 
 
 def _listed(node: Node, name: str, count: int) -> list[int]:
-    values = list(node.attrs.get(name, [0] * count))
+    values = integers(node, name, [0] * count)
     if len(values) != count:
         fail(node, f"attribute {name} has {len(values)} entries where {count} are needed", "E102")
     return values

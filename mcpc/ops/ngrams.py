@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mcpc.ir import OPSET, Dim, DType, Node, TensorType
-from mcpc.ops.context import InferContext, attribute, choice, expect, expect_rank, fail, type_of
+from mcpc.ops.context import InferContext, attribute, choice, expect, expect_rank, fail, integers, type_of
 from mcpc.ops.registry import EXACT, Cost, OpDef, register, traffic
 
 
@@ -29,10 +29,10 @@ class Pool:
     def of(cls, node: Node) -> Pool:
         if "pool_strings" in node.attrs:
             fail(node, "a pool of strings is not supported", "E109")
-        items = np.array(node.attrs.get("pool_int64s", []), np.int64)
-        slots = np.array(node.attrs.get("ngram_indexes", []), np.int64)
+        items = np.array(integers(node, "pool_int64s"), np.int64)
+        slots = np.array(integers(node, "ngram_indexes"), np.int64)
         shortest, longest = (attribute(node, f"{name}_gram_length", 0) for name in ("min", "max"))
-        starts = [int(start) for start in node.attrs.get("ngram_counts", [])]
+        starts = integers(node, "ngram_counts")
         mode = choice(node, "mode", "", ["TF", "IDF", "TFIDF"])
         skips = attribute(node, "max_skip_count", 0)
         if not 1 <= shortest <= longest or len(starts) < longest or skips < 0 or slots.size == 0 or slots.min() < 0:

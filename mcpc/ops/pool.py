@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from mcpc.ir import OPSET, Dim, DType, Node, TensorType, dim
-from mcpc.ops.context import FLOATS, InferContext, attribute, expect, fail, show, type_of, unify, vector
+from mcpc.ops.context import FLOATS, InferContext, attribute, expect, fail, integers, show, type_of, unify, vector
 from mcpc.ops.registry import ACCUMULATED, EXACT, Cost, OpDef, moves, register, traffic
 from mcpc.ops.window import Window, window_of
 
 
 def pool_window(node: Node) -> Window:
     """The window of a MaxPool, AveragePool or LpPool."""
-    kernel = node.attrs.get("kernel_shape")
-    if not isinstance(kernel, list) or not kernel or not all(isinstance(size, int) for size in kernel):
-        fail(node, "attribute kernel_shape is missing or holds no integers", "E102")
+    kernel = integers(node, "kernel_shape")
+    if not kernel:
+        fail(node, "attribute kernel_shape is missing", "E102")
     return window_of(node, kernel)
 
 

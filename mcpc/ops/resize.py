@@ -20,6 +20,7 @@ from mcpc.ops.context import (
     expect,
     fail,
     floor_div,
+    integers,
     optional_type,
     same,
     show,
@@ -56,7 +57,7 @@ def resized_axes(node: Node, context: InferContext) -> list[ResizedAxis]:
     """The axes that a Resize (input of known rank) changes or may change, in no particular order."""
     x = type_of(node, 0)
     rank = len(x.dims)
-    axes = axes_of(node, node.attrs.get("axes") or range(rank), rank)
+    axes = axes_of(node, integers(node, "axes") or range(rank), rank)
     scales, sizes = optional_type(node, 2), optional_type(node, 3)
     if scales is not None and scales.shape == (0,):
         scales = None  # exporters give an empty tensor for an input that is left out
@@ -137,7 +138,7 @@ def infer_resize(node: Node, context: InferContext) -> list[TensorType]:
             fail(node, f"axis {item.axis} of {show(x)} is empty")
         shape[item.axis] = size
     if coordinates == "tf_crop_and_resize":
-        _check_roi(node, len(node.attrs.get("axes") or x.shape))
+        _check_roi(node, len(integers(node, "axes") or x.shape))
     return [TensorType(x.dtype, tuple(shape))]
 
 

@@ -168,8 +168,8 @@ def _former(node: Node, dtype: np.dtype[Any]) -> Ensemble:
 
     sides = [_ints(node, f"nodes_{side}nodeids", count) for side in ("false", "true")]
     children = [[code(int(trees[i]), int(side[i])) for side in sides] for i in inner]
-    targets, owners = _ints(node, "target_ids"), _ints(node, "target_nodeids")
-    owner_trees = _ints(node, "target_treeids", len(targets))
+    targets = _ints(node, "target_ids")
+    owner_trees, owners = (_ints(node, f"target_{kind}ids", len(targets)) for kind in ("tree", "node"))
     leaves = np.array([~code(*pair) for pair in zip(owner_trees.tolist(), owners.tolist(), strict=True)], np.int64)
     if (leaves < 0).any():
         fail(node, "a target is at a node that is no leaf", "E102")

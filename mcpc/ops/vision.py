@@ -14,6 +14,7 @@ from mcpc.ops.context import (
     expect,
     expect_rank,
     fail,
+    integers,
     list_length,
     show,
     type_of,
@@ -170,7 +171,7 @@ def infer_center_crop_pad(node: Node, context: InferContext) -> list[TensorType]
     expect(node, 1, INDEX)
     if x.shape is None:
         return [TensorType(x.dtype, None)]
-    axes = axes_of(node, node.attrs.get("axes") or range(len(x.shape)), len(x.shape))
+    axes = axes_of(node, integers(node, "axes") or range(len(x.shape)), len(x.shape))
     sizes = vector(node, context, 1) or [None] * len(axes)
     if len(sizes) != len(axes):
         fail(node, f"{len(sizes)} sizes for {len(axes)} axes")

@@ -87,8 +87,6 @@ def schedule_loop(s: Scheduler, node: Node) -> None:
     s.add(control.next(form, head))
     _carry(s, form, control)
     rows = [_collect(s, form, control, value, output, is_counted, first) for value, output in collected]
-    if not is_counted and not s.is_known(form.again):
-        s.want(form.again)
     _body(s, node, form.body, control)
     s.add(head)
     s.add(control.start(form, s.is_wanted(form.body.inputs[1]), rows, end))
