@@ -18,6 +18,7 @@ from mcpc.dim_text import format_dim
 from mcpc.dtypes import BY_NAME
 from mcpc.errors import ModelError, Problems, UsageError
 from mcpc.files import require_writable
+from mcpc.halves import coarser
 from mcpc.ir import Dim, Graph, SizeBound, TensorType, Value, is_static
 from mcpc.judge import judge
 from mcpc.ops.random import random_node
@@ -31,6 +32,9 @@ from mcpc.verification import RTOL
 #: The packages whose versions an artifact states, since they may change its bytes.
 PACKAGES = ("mcpc", "onnx", "onnxruntime", "numpy", "ziglang")
 
+#: What ``precision`` may be.
+PRECISIONS = ("fp32", "fp16")
+
 #: Default values of inputs start at multiples of this many bytes.
 DEFAULT_ALIGNMENT = 64
 
@@ -43,6 +47,7 @@ def compile(
     input_shapes: Mapping[str, Shape] | None = None,
     dims: Mapping[str, Bound] | None = None,
     freeze_defaults: bool = False,
+    precision: str | None = None,
     passes: str | None = None,
     verify_passes: bool = False,
     emit: Path | str | None = None,
@@ -56,8 +61,10 @@ def compile(
 
     ``output`` defaults to the model's name in the current folder. ``input_shapes`` fixes the shapes of inputs (None: a
     size stays open), ``dims`` fixes symbolic sizes or bounds them: ``{"N": 4, "W": (32, 2048)}``. ``freeze_defaults``
-    makes constants of the initializers that the model also lists as inputs, for callers to override. ``passes`` is
-    pipeline text that replaces the target's. ``verify_passes`` compares with ONNX Runtime after each pass. ``emit`` is
+    makes constants of the initializers that the model also lists as inputs, for callers to override. ``precision``
+    is one of :data:`PRECISIONS`, the target's where it is None: "fp16" stores weights as float16 and lets targets that
+    compute in float16 do so; inputs and outputs stay as they are. ``passes`` is pipeline text that replaces the
+    target's. ``verify_passes`` compares with ONNX Runtime after each pass. ``emit`` is
     a folder that keeps the graph after each pass and the generated C. ``golden`` cases are embedded for the self-test:
     that many on sampled inputs, or one for each of the given inputs (arrays by name); None: one, where the model runs
     on sampled inputs (sizes and indices may have to fit in ways that no shape shows). ``sign`` is a PEM file with an
@@ -67,6 +74,8 @@ def compile(
     Raises :class:`mcpc.errors.McpcError`; all problems of a model come together. A file at ``output`` is replaced only
     when all went well.
     """
+    if precision not in (None, *PRECISIONS):
+        raise UsageError("E001", f"there is no precision {precision!r}", hint=f"known: {', '.join(PRECISIONS)}")
     output = _output_path(model, output)
     require_writable(output)
     description = plugins.find_target(target)
@@ -87,7 +96,10 @@ def compile(
         problems.errors.extend(family.declined(graph))
     problems.raise_if_any()
     original = onnx_writer.to_model(graph).SerializeToString() if golden != 0 else b""
-    series = parse_pipeline(passes if passes is not None else description.pipeline, plugins.passes())
+    available = plugins.passes()
+    series = parse_pipeline(passes if passes is not None else description.pipeline, available)
+    if (precision or description.precision) == "fp16":
+        series = halved(series, available)
     graph = run_pipeline(graph, [*series, *family.passes(description), *finish], ctx)
     build = family.build(graph, description, ctx, jobs)
     cases = _default_case(graph, original, ctx) if golden is None else golden_cases(graph, original, golden)
@@ -96,6 +108,16 @@ def compile(
     contents = Contents(meta, build.code, build.shards, cases)
     write_artifact(output, contents, sign_key=Path(sign) if sign is not None else None)
     return output
+
+
+def halved(series: Sequence[Pass], available: Mapping[str, type[Pass]]) -> list[Pass]:
+    """``series`` with the pass that rounds weights to float16, before the one that looks at them; where there is
+    none, at the end. A series that halves by itself stays as it is."""
+    names = [each.name for each in series]
+    if "halve" in names:
+        return list(series)
+    at = names.index("widen") if "widen" in names else len(names)
+    return [*series[:at], available["halve"](), *series[at:]]
 
 
 def _output_path(model: Path | str | bytes, output: Path | str | None) -> Path:
@@ -143,7 +165,7 @@ def golden_case(graph: Graph, reference_model: bytes, feeds: Mapping[str, np.nda
     inputs."""
     run = judge(reference_model, [value.name for value in graph.outputs])
     outputs = run(feeds)
-    atol = max([1e-6, *tolerances(run, feeds, outputs, coarsest_rounding(reference_model))])
+    atol = max([1e-6, *tolerances(run, feeds, outputs, coarser(coarsest_rounding(reference_model), graph.metadata))])
     return Golden([feeds[value.name] for value in graph.inputs], outputs, rtol=RTOL, atol=atol)
 
 

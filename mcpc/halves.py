@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -17,6 +18,9 @@ from mcpc.rewrite import control_flow_graphs, remove_dead, substitute
 ROUNDING = {DType.float16: 2.0**-11, DType.bfloat16: 2.0**-8}
 HALVES = tuple(ROUNDING)
 
+#: The key of a graph's metadata, and of an artifact's provenance, that names the precision where it is not the model's.
+PRECISION = "precision"
+
 #: Elements from which a weight stays in 16 bits in the file: code expands it while it reads it.
 STORED_FROM = 1024
 _WEIGHTED = ("Conv", "ConvTranspose", "Gemm", "MatMul")
@@ -30,6 +34,12 @@ _PICKING = ("Gather", "GatherElements", "GatherND", "Slice", "Split")
 
 #: Operators that compute, but whose results are elements of their inputs.
 _CHOOSING = ("GlobalMaxPool", "MaxPool", "MaxRoiPool", "ReduceMax", "ReduceMin", "TopK")
+
+
+def coarser(rounding: float, metadata: Mapping[str, str]) -> float:
+    """The relative rounding of a model that alone rounds by ``rounding``, computed at the precision that ``metadata``
+    name."""
+    return max(rounding, ROUNDING[DType.float16]) if metadata.get(PRECISION) == "fp16" else rounding
 
 
 def is_half(value: Value | None) -> bool:

@@ -17,6 +17,7 @@ import numpy as np
 from mcpc.artifact import Artifact
 from mcpc.comparison import RTOL, Comparison, compare
 from mcpc.errors import UsageError
+from mcpc.halves import coarser
 from mcpc.ir import Graph
 from mcpc.pipeline import Pass, PassContext, describe
 from mcpc.sensitivity import coarsest_rounding, tolerances
@@ -96,7 +97,7 @@ def verify_layers(
     from mcpc.judge import judge
     from mcpc.loader import load
     from mcpc.sample_inputs import artifact_inputs
-    from mcpc.verification import known_inputs, reference, refuse_chance
+    from mcpc.verification import known_inputs, provenance, reference, refuse_chance
 
     refuse_chance(artifact)
     expose = ExposeLayers()
@@ -123,7 +124,8 @@ def verify_layers(
 
     result = [compared(layer, atol) for layer in layers]
     if atol is None and not all(each.matches for each in result):
-        moved = tolerances(run, feeds, list(in_graph.values()), coarsest_rounding(expose.models[0]))
+        rounding = coarser(coarsest_rounding(expose.models[0]), provenance(artifact))
+        moved = tolerances(run, feeds, list(in_graph.values()), rounding)
         allowed = dict(zip(names, moved, strict=True))
         result = [compared(layer, allowed[layer.output]) for layer in layers]
     return result

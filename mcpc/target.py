@@ -42,7 +42,8 @@ class Core:
 @dataclass(frozen=True)
 class Target:
     """A target description. ``nr`` is the width of a packed weight panel in columns; all variants share it.
-    ``launch_us`` is the cost of starting a step, ``parallel_us`` that of handing it to the thread pool."""
+    ``launch_us`` is the cost of starting a step, ``parallel_us`` that of handing it to the thread pool.
+    ``precision`` is that of artifacts for which none is asked for."""
 
     name: str
     description: str
@@ -56,6 +57,7 @@ class Target:
     alignment: int = 64
     launch_us: float = 0.1
     parallel_us: float = 5.0
+    precision: str = "fp32"
 
     @property
     def big_core(self) -> Core:

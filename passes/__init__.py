@@ -9,11 +9,12 @@ from .cse import CommonSubexpressions
 from .dce import DeadCode
 from .fold import Fold
 from .fuse import Fuse
+from .halve import Halve
 from .integer import Integer
 from .simplify import Simplify
 
 #: Pass name -> class.
 PASSES: dict[str, type[Pass]] = {
     cls.name: cls
-    for cls in (Fold, Simplify, Compress, CommonSubexpressions, DeadCode, Widen, Integer, FuseAttention, Fuse)
+    for cls in (Fold, Simplify, Compress, CommonSubexpressions, DeadCode, Halve, Widen, Integer, FuseAttention, Fuse)
 }

@@ -36,6 +36,11 @@ from mcpc.units import size
     help="Fix or bound a symbolic size (repeatable). Bounded sizes need no memory beyond what is planned.",
 )
 @click.option("--freeze-defaults", is_flag=True, help="Make constants of initializers that are also listed as inputs.")
+@click.option(
+    "--precision",
+    type=click.Choice(["fp32", "fp16"]),
+    help="fp16: float16 weights, and float16 arithmetic where the target has it (default: the target's).",
+)
 @click.option("--passes", metavar="SPEC", help="Passes to run instead of the target's, such as 'fold, simplify, fuse'.")
 @click.option("--verify-passes", is_flag=True, help="Compare with ONNX Runtime after every pass.")
 @click.option(
@@ -63,6 +68,7 @@ def compile_(
     shapes: tuple[str, ...],
     dims: tuple[str, ...],
     freeze_defaults: bool,
+    precision: str | None,
     passes: str | None,
     verify_passes: bool,
     emit: Path | None,
@@ -95,6 +101,7 @@ def compile_(
             input_shapes=input_shapes,
             dims=bounds,
             freeze_defaults=freeze_defaults,
+            precision=precision,
             passes=passes,
             verify_passes=verify_passes,
             emit=emit,
@@ -109,7 +116,7 @@ def compile_(
         console.print_json({"output": str(path), "seconds": round(seconds, 3), **document})
     elif not quiet:
         for each in document["decisions"]:
-            if each["pass"] in ("read", "self-test"):
+            if each["pass"] in ("read", "self-test") or (each["pass"], each["action"]) == ("halve", "keep"):
                 click.echo(console.printable(f"note: {each['subject']}: {each['reason']}"), err=True)
         if verbose:
             _print_passes(document)
