@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from mcpc.errors import TargetError
+from mcpc.kernel_class import KernelClass
 
 
 @dataclass(frozen=True)
@@ -25,8 +26,10 @@ class Variant:
 
 @dataclass(frozen=True)
 class Core:
-    """A kind of core. Rates are peaks of one core: ``gflops`` for float32 FMA (an FMA is two), ``gbps`` from memory,
-    both measured or from the datasheet as ``source`` says."""
+    """A kind of core. ``gflops`` is the peak of one core in float32 FMA (an FMA is two); ``rates`` are what kernels of
+    each class reach with data at hand, in 1e9 operations a second. ``l1_gbps``, ``l2_gbps``, ``l3_gbps`` and ``gbps``
+    are GB/s, read and written, where the data of a kernel fit into a cache and where they lie in memory. All measured
+    or from the datasheet as ``source`` says."""
 
     name: str
     count: int
@@ -35,8 +38,18 @@ class Core:
     l2_kib: int
     gflops: float
     gbps: float
+    l1_gbps: float
+    l2_gbps: float
+    rates: Mapping[KernelClass, float]
     source: str
     l3_kib: int = 0
+    l3_gbps: float = 0.0
+
+    @property
+    def caches(self) -> list[tuple[int, float]]:
+        """Bytes and GB/s of each level of cache, the nearest first."""
+        levels = ((self.l1d_kib, self.l1_gbps), (self.l2_kib, self.l2_gbps), (self.l3_kib, self.l3_gbps))
+        return [(kib << 10, rate) for kib, rate in levels if kib]
 
 
 @dataclass(frozen=True)
@@ -75,6 +88,20 @@ def _fields(cls: type, table: Mapping[str, Any], path: Path) -> dict[str, Any]:
     return dict(table)
 
 
+def _core(table: Mapping[str, Any], path: Path) -> Core:
+    fields = _fields(Core, table, path)
+    rates = {str(name): float(rate) for name, rate in fields.get("rates", {}).items()}
+    for name in (*KernelClass, *rates):
+        if name not in rates or name not in set(KernelClass):
+            problem = "unknown" if name in rates else "missing"
+            raise TargetError(
+                "E303", f"{path.name}: {problem} key 'cores.rates.{name}'", hint=f"known: {', '.join(KernelClass)}"
+            )
+    if not all(rate > 0 for rate in rates.values()):
+        raise TargetError("E303", f"{path.name}: rates are above 0")
+    return Core(**{**fields, "rates": {KernelClass(name): rate for name, rate in rates.items()}})
+
+
 def _first_that_runs(targets: list[Target], path: Path, cpu_has: Callable[[str], bool]) -> Target:
     for target in targets:
         for variant in target.variants:
@@ -106,7 +133,7 @@ def read_target(path: Path, cpu_has: Callable[[str], bool]) -> Target:
         chosen = bases[0] if isinstance(base, str) else _first_that_runs(bases, path, cpu_has)
         table = {**dataclasses.asdict(chosen), **table}
     table["name"] = path.stem
-    table["cores"] = tuple(Core(**_fields(Core, core, path)) for core in table.get("cores", ()))
+    table["cores"] = tuple(_core(core, path) for core in table.get("cores", ()))
     variants = [_fields(Variant, variant, path) for variant in table.get("variants", ())]
     table["variants"] = tuple(Variant(**{**v, "features": tuple(v.get("features", ()))}) for v in variants)
     try:

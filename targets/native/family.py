@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import sympy
@@ -11,13 +12,13 @@ from mcpc import abi, ops
 from mcpc._schema import StepT
 from mcpc.artifact import Code
 from mcpc.codegen import Build
+from mcpc.cost_model import Work, roofline, takes_longer, typical_sizes, value_at, weight_bytes
 from mcpc.dim_range import MOST_BYTES
 from mcpc.errors import ModelError, Problems
 from mcpc.halves import Widen
-from mcpc.ir import Dim, Graph, Value, dim, is_static, symbol
+from mcpc.ir import Graph, Value, dim, is_static
 from mcpc.ops.contrib import Contrib
 from mcpc.pipeline import Pass, PassContext
-from mcpc.sample_inputs import usual_sizes
 from mcpc.target import Target, Variant
 
 from . import coverage, emit, module, quantized
@@ -46,9 +47,6 @@ REWRITTEN = quantized.REWRITTEN
 
 #: States of steps start at multiples of this many bytes.
 STATE_ALIGNMENT = 16
-
-#: What a size that only data show is taken for where costs are stated.
-TYPICAL_SIZE = 16
 
 
 class NativeFamily:
@@ -90,17 +88,17 @@ class NativeFamily:
         steps = [*storage.steps, *copies]
         arena = Arena(storage.arena_buffers, graph.bounds)
         weights, states = Weights(), States()
-        typical = typical_sizes(graph)
+        typical, stored = typical_sizes(graph), weight_bytes(graph)
         phases = Phases(graph, steps, plan.entries)
         calls, records = [], []
         for step in steps:
             addresses = [_address(operand, storage, arena, weights, states) for operand in step.operands]
             shards = [place.index for place in addresses if place.kind == "constant"]
-            cost = ops.get(step.node).cost(step.node)
-            record = _record(step, cost, typical, target, shards)
+            work = replace(step.work, weight_set=stored)
+            record = _record(step, work, typical, target, shards)
             title = f"{step.region.label}, {record.name}: {step.node.output.type}"
             jump = None if step.jump is None else storage.labels[step.jump]
-            parallel = step.units != "1" and parallel_condition(cost, target)
+            parallel = step.units != "1" and parallel_condition(work, target)
             calls.append(module.Call(step, addresses, title, parallel, jump))
             records.append(record)
         units = module.units(graph, calls, phases, arena, plan.symbols)
@@ -141,28 +139,12 @@ def require_sizes(graph: Graph) -> None:
     problems.raise_if_any()
 
 
-def typical_sizes(graph: Graph) -> dict[sympy.Symbol, int]:
-    """A usual value for every symbol: what costs are stated for."""
-    sizes: dict[str, int] = dict(usual_sizes(graph.inputs, graph.bounds))
-    for name in graph.data_symbols():
-        low, high = graph.bounds.get(name, (0, None))
-        limit = None if high is None else _number(high, {symbol(other): size for other, size in sizes.items()})
-        sizes[name] = max(low, TYPICAL_SIZE if limit is None else min(limit, TYPICAL_SIZE))
-    return {symbol(name): size for name, size in sizes.items()}
-
-
-def _number(size: Dim, values: Mapping[sympy.Symbol, int]) -> int:
-    """``size`` at these values; 0 where they make it negative, since not all together need be valid."""
-    return size if isinstance(size, int) else max(0, int(sympy.floor(size.subs(values))))
-
-
-def parallel_condition(cost: ops.Cost, target: Target) -> bool | str:
-    """Whether a step of this cost goes to the thread pool; a C expression where that depends on sizes."""
-    core, worth = target.big_core, PARALLEL_GAIN * target.parallel_us - target.launch_us
-    flops, traffic = worth * core.gflops * 1e3, worth * core.gbps * 1e3
-    if isinstance(cost.flops, int) and isinstance(cost.bytes, int):
-        return cost.flops >= flops or cost.bytes >= traffic
-    return f"{size(dim(cost.flops))} >= {int(flops)} || {size(dim(cost.bytes))} >= {int(traffic)}"
+def parallel_condition(work: Work, target: Target) -> bool | str:
+    """Whether a step goes to the thread pool; a C expression where that depends on sizes."""
+    conditions = takes_longer(work, target, PARALLEL_GAIN * target.parallel_us)
+    if all(isinstance(amount, int) for amount, _ in conditions):
+        return any(amount >= limit for amount, limit in conditions)
+    return " || ".join(f"{size(amount)} >= {limit}" for amount, limit in conditions)
 
 
 class States:
@@ -197,21 +179,19 @@ def _address(operand: Operand, storage: Storage, arena: Arena, weights: Weights,
 
 
 def _record(
-    step: Step, cost: ops.Cost, typical: Mapping[sympy.Symbol, int], target: Target, shards: Sequence[int]
+    step: Step, work: Work, typical: Mapping[sympy.Symbol, int], target: Target, shards: Sequence[int]
 ) -> StepT:
     node = step.node
-    flops, traffic = _number(cost.flops, typical), _number(cost.bytes, typical)
-    core = target.big_core
-    predicted = max(flops / core.gflops, traffic / core.gbps) / 1e3 + target.launch_us
+    cost = ops.get(node).cost(node)
     names = [inner.name for inner in node.body.nodes if inner.name] if node.body is not None else [node.name]
     return StepT(
         name=node.output.name if not any(names) else "+".join(dict.fromkeys(names)),
         op=step.region.label,
         kernel=step.kernel.label,
         shards=sorted(set(shards)),
-        flops=flops,
-        bytes=traffic,
-        predictedUs=predicted,
+        flops=value_at(cost.flops, typical),
+        bytes=value_at(cost.bytes, typical),
+        predictedUs=roofline(work.at(typical), target).us,
         shape=str(node.output.type),
     )
 

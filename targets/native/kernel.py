@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 import sympy
 
+from mcpc.cost_model import Work, work_of
 from mcpc.dtypes import pack
 from mcpc.errors import ModelError
 from mcpc.ir import Dim, DType, Node, TensorType, Value, names_of
+from mcpc.kernel_class import KernelClass
 from mcpc.ops import InferContext
 
 from .ctext import c_type, indent, literal, size, size_variable, uses_variable
@@ -79,7 +81,8 @@ class Label:
 class Step:
     """What a node became: ``operands`` fill the kernel's pointer table, ``outputs`` are those that it writes. ``units``
     and ``grain`` are C expressions of the parallel loop over ``symbols``. ``sets`` are the sizes that the step finds in
-    the data. ``scratch`` is in bytes a worker. Where the kernel returns 1, ``jump`` says what comes next."""
+    the data. ``scratch`` is in bytes a worker. Where the kernel returns 1, ``jump`` says what comes next. ``work`` is
+    what costs are stated of."""
 
     node: Node
     region: Region
@@ -91,6 +94,7 @@ class Step:
     symbols: tuple[str, ...]
     sets: tuple[str, ...]
     scratch: int
+    work: Work
     jump: Label | None = None
 
 
@@ -99,7 +103,9 @@ class KernelBuilder:
 
     Emitters ask for pointers (:meth:`input`, :meth:`output`, :meth:`constant`), add body lines, and set ``units``: the
     number of items of the parallel loop, of which the body runs [begin, end). ``context`` knows the contents of small
-    integer tensors. ``scratch`` is in bytes a worker, see :attr:`worker_scratch`.
+    integer tensors. ``scratch`` is in bytes a worker, see :attr:`worker_scratch`. ``operations``: what the kernel
+    executes but for its elementwise operators, where the operators' declarations do not tell (see
+    :func:`mcpc.cost_model.work_of`).
     """
 
     def __init__(self, region: Region, nr: int, context: InferContext | None = None) -> None:
@@ -112,6 +118,7 @@ class KernelBuilder:
         self.units = "1"
         self.grain = "1"
         self.scratch = 0
+        self.operations: dict[KernelClass, Dim] | None = None
         self._operands: list[Operand] = []
         self._functions: list[str] = []
         self._lines: list[str] = []
@@ -289,6 +296,7 @@ class KernelBuilder:
             tuple(self._symbols),
             tuple(self._sets),
             self.scratch,
+            work_of(node, self.operations),
         )
 
 

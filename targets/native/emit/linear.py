@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from mcpc.ir import Dim, DType, TensorType, Value, product
+from mcpc.ir import Dim, DType, TensorType, Value, dim, product
+from mcpc.kernel_class import KernelClass
 from mcpc.ops.linear import convolution_of
 from mcpc.ops.window import Window
 
@@ -19,8 +20,16 @@ from .registry import emits
 #: As in matmul.h.
 MATMUL_COLUMNS = 64
 
+#: Rows of a product up to which reading the weights takes longer than multiplying (TILE_LOW of tile.h).
+FEW_ROWS = 4
+
 #: Of one channel, taps in a row of a kernel that are too few for conv.h to read them as one run of memory.
 SHORT_RUN = 16
+
+
+def padded(columns: int, nr: int) -> int:
+    """The columns of packed weights, those that fill up the last panel included."""
+    return -(-columns // nr) * nr
 
 
 def pack_panels(matrix: Array, nr: int) -> Array:
@@ -77,6 +86,7 @@ def conv(b: KernelBuilder) -> None:
     assert x is not None
     bias = optional_weights(b, anchor.input(2))
     x_type, y_type = b.outer(x).type, b.node.output.type
+    pixels = product((y_type.dims[0], *y_type.dims[2:]))
     convolution = convolution_of(anchor)
     window, groups = convolution.window, convolution.groups
     out_c, group_in = w.data.shape[:2]
@@ -90,13 +100,13 @@ def conv(b: KernelBuilder) -> None:
     if is_planar:
         b.label = f"conv planar {kernel}"
         b.headers.append("conv_few.h")
+        b.operations = {KernelClass.CONV_PLANAR: dim(2 * pixels * padded(out_c, b.nr) * group_in * taps.data.shape[2])}
         shape = conv_shape(b, x, window, 1)
         packed = pack_panels(taps.floats.reshape(out_c, -1).T, b.nr)
         b.call("conv_nchw_in_f32", shape, b.input(x), b.constant(packed), b.output(), epilogue, "args", "begin", "end")
         b.units = f"conv_few_f32_units({shape})"
     elif pointwise:
-        rows = product((x_type.dims[0], *y_type.dims[2:]))
-        gemm(b, rows, out_c, in_c, b.input(x), taps.map(lambda a: a[:, :, 0].T), epilogue, "conv 1x1")
+        gemm(b, pixels, out_c, in_c, b.input(x), taps.map(lambda a: a[:, :, 0].T), epilogue, "conv 1x1")
     elif is_row_gemm(x_type, window, groups):
         matrix = taps.map(lambda a: a.transpose(2, 1, 0).reshape(-1, out_c))
         gemm(
@@ -123,6 +133,8 @@ def conv(b: KernelBuilder) -> None:
         b.headers.append("conv.h")
         shape = conv_shape(b, x, window, groups)
         channels = out_c // groups
+        depth = group_in * taps.data.shape[2]
+        b.operations = {KernelClass.CONV: dim(2 * pixels * groups * padded(channels, b.nr) * depth)}
         matrices = [
             taps.map(lambda a, g=g: a[g * channels : (g + 1) * channels].transpose(2, 1, 0).reshape(-1, channels))  # type: ignore[misc]
             for g in range(groups)
@@ -174,6 +186,8 @@ def gemm(
     """Rows of A are ``row_step`` elements apart (None: ``depth``)."""
     row_step = depth if row_step is None else row_step
     b.label = label
+    few = isinstance(rows, int) and rows <= FEW_ROWS
+    b.operations = {KernelClass.GEMV if few else KernelClass.GEMM: dim(2 * rows * padded(columns, b.nr) * depth)}
     if not matrix.is_float:
         quantize.gemm(b, rows, matrix, a, row_step, epilogue)
         return
