@@ -112,7 +112,19 @@ MEASURED = {f"function {name}": function for name, function in FUNCTIONS.items()
 }
 
 
-@pytest.mark.parametrize("name", [name for name, function in MEASURED.items() if function.ulp > 0])
+ROUNDED = [name for name, function in MEASURED.items() if function.ulp > 0]
+
+
+@pytest.mark.parametrize("name", ROUNDED)
+def test_zeros_have_the_sign_of_the_exact_result(name: str, results: Results) -> None:
+    index, function = IDS.index(name), MEASURED[name]
+    a, b, _ = CASES[index].arrays(16)
+    want = functions.exact(function, a, b)
+    zero = (want == 0) & ~np.isnan(a) & ~np.isnan(b)
+    np.testing.assert_array_equal(np.signbit(results["x86_64_v3"][0][index][2])[zero], np.signbit(want)[zero])
+
+
+@pytest.mark.parametrize("name", ROUNDED)
 def test_accuracy(name: str, results: Results) -> None:
     index, function = IDS.index(name), MEASURED[name]
     a, b, _ = CASES[index].arrays(16)

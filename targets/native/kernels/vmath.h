@@ -1,9 +1,10 @@
 /* vmath.h: elementary functions on 8 lanes, the same bits on every ISA (only +, *, /, fma and integer operations).
  *
- * Largest errors, in units in the last place (tests/kernels measures them). float: exp, log 1; expm1, log1p, erf 1.5;
- * sigmoid, tanh 2.5; pow, trigonometric and hyperbolic functions 0.6; fmod 0. double: log 0.6; exp 1; log1p, expm1,
- * pow, sin, cos, atan 2; erf 12; the others 4. Infinities, zeros, denormals and NaN behave as in C's libm. sin, cos and
- * tan hold for |x| < 2^40; beyond, sin and cos give some value in [-1, 1].
+ * Largest errors, in units in the last place:
+ *     float   log 0.9; erf 1; exp 1.1; expm1, log1p 1.5; sigmoid 1.6; tanh 1.9; the others 0.51; fmod 0
+ *     double  log 0.6; exp 1; log1p, expm1, pow, sin, cos, atan 2; erf 12; the others 4; fmod 0
+ * tests/kernels measures them: those of float with one argument by a sweep over all numbers (sweep.py), the others by
+ * samples. Infinities, zeros, denormals and NaN give what they give in C's libm, and angles may be of any size.
  */
 #ifndef MCP26_VMATH_H
 #define MCP26_VMATH_H
@@ -83,29 +84,34 @@ MCP26_INLINE v8f v8f_expm1(v8f x) {
     x = v8f_select(x < -20.0f, -20.0f, x);
     vmath_reduced t = vmath_reduce(x);
     v8f half = vmath_power_of_two(t.n - 1); /* half the power: n may be 128 */
-    return v8f_fma(vmath_expm1(t.r), half, half - 0.5f) * 2.0f;
+    return v8f_copysign(v8f_fma(vmath_expm1(t.r), half, half - 0.5f) * 2.0f, x); /* -0 stays */
 }
 
 /* log(1 + x) with full relative accuracy near 0: the rounding of 1 + x is made good. */
 MCP26_INLINE v8f v8f_log1p(v8f x) {
     v8f u = 1.0f + x;
     v8f lost = (x - (u - 1.0f)) / u;
-    return v8f_log(u) + v8f_select((u > 0.0f) & (u < MCP26_INFINITY), lost, 0.0f);
+    v8f r = v8f_log(u) + v8f_select((u > 0.0f) & (u < MCP26_INFINITY), lost, 0.0f);
+    return v8f_select(x == 0.0f, x, r); /* -0 stays */
 }
 
+/* With h = (e^2|x| - 1) / 2 and b = min(h, 1), tanh |x| is b - b b / (h + 1): the quotient, and with it the roundings of
+ * the sum and of the division, count little where the result is small, and no digits cancel where it is near 1. */
 MCP26_INLINE v8f v8f_tanh(v8f x) {
     v8f two = v8f_abs(x) * 2.0f;
-    two = v8f_select(two > 30.0f, 30.0f, two);
+    two = v8f_select(two > 30.0f, 30.0f, two); /* a NaN passes */
     vmath_reduced t = vmath_reduce(two);
-    v8f scale = vmath_power_of_two(t.n);
-    v8f e = v8f_fma(vmath_expm1(t.r), scale, scale - 1.0f); /* e^2|x| - 1, exact near zero */
-    return v8f_copysign(e / (e + 2.0f), x);
+    v8f scale = vmath_power_of_two(t.n - 1);
+    v8f h = v8f_fma(vmath_expm1(t.r), scale, scale - 0.5f); /* exact near zero */
+    v8f b = v8f_select(h > 1.0f, 1.0f, h);
+    return v8f_copysign(v8f_fma(-b, b / (h + 1.0f), b), x);
 }
 
-/* 1 / (1 + e^-x), with full relative accuracy on both sides. */
+/* With e = e^-|x|, q = e / (1 + e): 1 - q on the right, q as e - e q on the left (see tanh). */
 MCP26_INLINE v8f v8f_sigmoid(v8f x) {
     v8f e = v8f_exp(v8f_neg(v8f_abs(x)));
-    return v8f_select(x < 0.0f, e, 1.0f) / (e + 1.0f);
+    v8f q = e / (e + 1.0f);
+    return v8f_select(x < 0.0f, v8f_fma(-q, e, e), 1.0f - q);
 }
 
 /* N. Juffa's two polynomials. */
@@ -169,7 +175,7 @@ MCP26_INLINE v8d v8d_expm1(v8d x) {
     x = v8d_select(x < -40.0, -40.0, x);
     vmath_reduced_d t = vmath_reduce_d(x);
     v8d half = vmath_power_of_two_d(t.n - 1); /* half the power: n may be 1024 */
-    return v8d_fma(vmath_expm1_d(t.r), half, half - 0.5) * 2.0;
+    return v8d_copysign(v8d_fma(vmath_expm1_d(t.r), half, half - 0.5) * 2.0, x); /* -0 stays */
 }
 
 /* log m + e ln 2 as a sum of two doubles, for x = m 2^e with m in [sqrt(1/2), sqrt(2)), positive and finite: atanh's
@@ -206,7 +212,8 @@ MCP26_INLINE v8d v8d_log(v8d x) {
 MCP26_INLINE v8d v8d_log1p(v8d x) {
     v8d u = 1.0 + x;
     v8d lost = (x - (u - 1.0)) / u;
-    return v8d_log(u) + v8d_select((u > 0.0) & (u < (double)MCP26_INFINITY), lost, 0.0);
+    v8d r = v8d_log(u) + v8d_select((u > 0.0) & (u < (double)MCP26_INFINITY), lost, 0.0);
+    return v8d_select(x == 0.0, x, r); /* -0 stays */
 }
 
 /* x to the power y: e^(y log x) with the logarithm and the product in two doubles. */
@@ -251,7 +258,39 @@ MCP26_INLINE v8d v8d_erf(v8d x) {
     return v8d_copysign(v8d_select(r > 1.0, 1.0, r), x);
 }
 
-/* Sine and cosine of what is left of x after n quarter turns: Cody-Waite reduction and Taylor series. */
+/* Quarter turns of an angle, to the nearest one and modulo 4, and the angle that is left. */
+typedef struct {
+    double n, r;
+} vmath_turned;
+
+/* For 1 <= |x| < infinity (M. Payne, R. Hanek, Radian reduction for trigonometric functions, 1983). x is an integer m
+ * times 2^e, so of 2 / pi only 192 bits count: those above make whole turns, those below too little. */
+static inline __attribute__((noinline)) vmath_turned vmath_turn_large(double x) {
+    static const uint64_t two_over_pi[] = { /* one word of zeros, then the digits after the point */
+        0, 0xa2f9836e4e441529, 0xfc2757d1f534ddc0, 0xdb6295993c439041, 0xfe5163abdebbc561, 0xb7246e3a424dd2e0,
+        0x06492eea09d1921c, 0xfe1deb1cb129a73e, 0xe88235f52ebb4484, 0xe99c7026b45f7e41, 0x3991d639835339f4,
+        0x9c845f8bbdf9283b, 0x1ff897ffde05980f, 0xef2f118b5a0a6d1f, 0x6d367ecf27cb09b7, 0x4f463f669e5fea2d,
+        0x7527bac7ebe5f17b, 0x3d0739f78a5292ea, 0x6bfb5fb11f8d5d08, 0x56033046fc7b6bab};
+    union {
+        double value;
+        uint64_t bits;
+    } u = {x};
+    int64_t e = (int64_t)(u.bits >> 52 & 0x7ff) - 1075, first = e + 62;
+    uint64_t m = (u.bits & 0xfffffffffffff) | 0x10000000000000, w[3];
+    for (int i = 0; i < 3; i++) {
+        const uint64_t *word = two_over_pi + first / 64 + i;
+        w[i] = first % 64 ? word[0] << first % 64 | word[1] >> (64 - first % 64) : word[0];
+    }
+    /* The product's upper 128 of 192 bits: two of quarter turns, then the fraction. */
+    unsigned __int128 low = (unsigned __int128)m * w[2], middle = (unsigned __int128)m * w[1] + (uint64_t)(low >> 64);
+    uint64_t high = m * w[0] + (uint64_t)(middle >> 64), rest = (uint64_t)middle;
+    int64_t fraction = (int64_t)(high << 2 | rest >> 62), below = (int64_t)(rest << 2 >> 1);
+    double n = (double)((int64_t)(high >> 62) + (fraction < 0));
+    double r = ((double)fraction * 0x1p-64 + (double)below * 0x1p-127) * 0x1.921fb54442d18p+0;
+    return x < 0.0 ? (vmath_turned){-n, -r} : (vmath_turned){n, r};
+}
+
+/* Sine and cosine of what is left of a finite x after n quarter turns: Cody-Waite reduction and Taylor series. */
 typedef struct {
     v8d n, sine, cosine;
 } vmath_angle;
@@ -260,6 +299,13 @@ MCP26_INLINE vmath_angle vmath_turn(v8d x) {
     v8d n = v8d_round(x * 0x1.45f306dc9c883p-1);
     v8d r = v8d_fma(n, -0x1.921fb54442d18p+0, x);
     r = v8d_fma(n, -0x1.1a62633145c07p-54, r);
+    if (__builtin_reduce_or(v8d_abs(x) >= 0x1p30)) {
+        MCP26_ROLL for (int i = 0; i < 8; i++) {
+            if (x[i] < 0x1p30 && x[i] > -0x1p30) continue;
+            vmath_turned t = vmath_turn_large(x[i]);
+            n[i] = t.n, r[i] = t.r;
+        }
+    }
     v8d z = r * r, s = 1.0 / 355687428096000, c = 1.0 / 6402373705728000;
     const double odd[8] = {1, -1.0 / 6, 1.0 / 120, -1.0 / 5040, 1.0 / 362880, -1.0 / 39916800, 1.0 / 6227020800,
                            -1.0 / 1307674368000};
@@ -278,7 +324,6 @@ MCP26_INLINE v8d vmath_sin(v8d x, double quarters) {
     v8d n = t.n + quarters, quadrant = n - 4.0 * v8d_floor(n * 0.25);
     v8d value = v8d_select((quadrant == 1.0) | (quadrant == 3.0), t.cosine, t.sine);
     value = v8d_select(quadrant >= 2.0, -value, value);
-    value = v8d_select((value >= -1.0) & (value <= 1.0), value, 0.0); /* beyond the range where r is small */
     if (quarters == 0.0) value = v8d_select(x == 0.0, x, value);
     return v8d_select(is_finite, value, (double)MCP26_NAN);
 }
