@@ -197,16 +197,25 @@ def _record(
 
 
 def compile_variant(units: Sequence[Unit], target: Target, variant: Variant, jobs: int | None) -> Code:
-    machine = Machine(target.triple, variant.mcpu)
-    include = [KERNELS, abi.include_dir()]
-    objects = compile_objects(units, machine, include, jobs)
-    image = flatten(link_image(objects, machine))
+    image = flatten(link_variant(units, target, variant, jobs))
     entry, plan = image.entries["mcp26_entry"], image.entries["mcp26_plan"]
     return Code(variant.name, target.isa, image.data, entry, plan, variant.features)
 
 
+def link_variant(units: Sequence[Unit], target: Target, variant: Variant, jobs: int | None = None) -> bytes:
+    """The ELF shared object that a CODE section is made of: addresses in it are offsets in the section, and it has the
+    functions' names."""
+    machine = Machine(target.triple, variant.mcpu)
+    return link_image(compile_objects(units, machine, [KERNELS, abi.include_dir()], jobs), machine)
+
+
 def write_sources(units: Sequence[Unit], folder: Path) -> None:
-    """The generated C, for people: ``--emit DIR`` puts it below DIR/c."""
+    """The generated C, for people and for :func:`read_sources`: ``--emit DIR`` puts it below DIR/c."""
     folder.mkdir(parents=True, exist_ok=True)
     for unit in units:
         (folder / f"{unit.name}.c").write_text(unit.source, encoding="utf-8")
+
+
+def read_sources(folder: Path) -> list[Unit]:
+    """What :func:`write_sources` wrote."""
+    return [Unit(path.stem, path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.c"))]
