@@ -16,6 +16,70 @@ MCP26_INLINE void tile_begin(tile_vector *acc, int64_t count, const float *sums,
     MCP26_UNROLL for (int64_t i = 0; i < count; i++) acc[i] = tile_load(sums + i * TILE_LANES);
 }
 
+#if defined(__aarch64__)
+/* 16 floats by one instruction; gives the place behind them. The empty assembly keeps clang from computing places of
+ * several loads from one another, which takes more instructions than stepping on does. */
+MCP26_INLINE const float *core_load(v4f *four, const float *p) {
+    typedef __attribute__((neon_vector_type(4))) float plain;
+    struct {
+        plain v[4];
+    } loaded;
+    __builtin_neon_vld1q_x4_v(&loaded, p, 41 /* float32x4_t */);
+    __builtin_memcpy(four, &loaded, sizeof loaded);
+    p += 16;
+    __asm__("" : "+r"(p));
+    return p;
+}
+
+/* One of the four columns of A in `four` times a row of B. */
+MCP26_INLINE void core_lane(int64_t rows, int64_t vectors, tile_vector *acc, const v4f *four, int64_t lane,
+                            const tile_vector *row) {
+    MCP26_UNROLL for (int64_t i = 0; i < rows; i++) {
+        tile_vector column = four[i][lane];
+        MCP26_UNROLL for (int64_t j = 0; j < vectors; j++) {
+            acc[i * vectors + j] = v8f_fma(column, row[j], acc[i * vectors + j]);
+        }
+    }
+}
+
+/* Whole fours of columns: a load for four columns of a row of A, multiplied by lane, since loads would be the limit
+ * otherwise. Gives the row of B that is next. */
+MCP26_INLINE const float *core_fours(int64_t rows, int64_t vectors, tile_vector *acc, const float **left,
+                                     int64_t depth, const float *b, int64_t b_step, int64_t panel_stride) {
+    int64_t rest = depth / 4;
+    if (rest == 0) return b;
+    if (vectors == 1 && b_step == MCP26_NR) {
+        do {
+            v4f four[TILE_ROWS], rows_of_b[4];
+            MCP26_UNROLL for (int64_t i = 0; i < rows; i++) {
+                __builtin_memcpy(&four[i], left[i], sizeof four[i]);
+                left[i] += 4;
+            }
+            MCP26_UNROLL for (int64_t lane = 0; lane < 4; lane++) {
+                if (lane % 2 == 0) b = core_load(rows_of_b, b);
+                tile_vector row;
+                __builtin_memcpy(&row, &rows_of_b[lane % 2 * 2], sizeof row);
+                core_lane(rows, 1, acc, four, lane, &row);
+            }
+        } while (--rest);
+        return b;
+    }
+    do {
+        v4f four[TILE_ROWS];
+        MCP26_UNROLL for (int64_t i = 0; i < rows; i++) {
+            __builtin_memcpy(&four[i], left[i], sizeof four[i]);
+            left[i] += 4;
+        }
+        MCP26_UNROLL for (int64_t lane = 0; lane < 4; lane++, b += b_step) {
+            tile_vector row[CORE_VECTORS];
+            MCP26_UNROLL for (int64_t j = 0; j < vectors; j++) row[j] = tile_load(b + tile_place(j, panel_stride));
+            core_lane(rows, vectors, acc, four, lane, row);
+        }
+    } while (--rest);
+    return b;
+}
+#endif
+
 /* Columns of A are at `offsets` if `is_few`, else they follow one another. */
 MCP26_INLINE void tile_sum(int64_t rows, int64_t vectors, float *sums, const float *const *a, int64_t taps,
                            int64_t depth, int64_t is_few, const int64_t *offsets, const float *b, int64_t b_step,
@@ -27,28 +91,11 @@ MCP26_INLINE void tile_sum(int64_t rows, int64_t vectors, float *sums, const flo
         MCP26_UNROLL for (int64_t i = 0; i < rows; i++) left[i] = a[i];
         int64_t k = 0;
 #if defined(__aarch64__)
-        /* Four columns of A a load, multiplied by lane: loads would be the limit otherwise. */
-#define TILE_LANE(lane)                                                                                        \
-    {                                                                                                          \
-        tile_vector bv[CORE_VECTORS];                                                                          \
-        MCP26_UNROLL for (int64_t j = 0; j < vectors; j++) bv[j] = tile_load(b + tile_place(j, panel_stride)); \
-        b += b_step;                                                                                           \
-        MCP26_UNROLL for (int64_t i = 0; i < rows; i++) {                                                      \
-            v8f av = __builtin_shufflevector(four[i], four[i], lane, lane, lane, lane, lane, lane, lane, lane); \
-            MCP26_UNROLL for (int64_t j = 0; j < vectors; j++) {                                               \
-                acc[i * vectors + j] = v8f_fma(av, bv[j], acc[i * vectors + j]);                               \
-            }                                                                                                  \
-        }                                                                                                      \
-    }
-        for (; !is_few && k + 4 <= depth; k += 4) {
-            v4f four[TILE_ROWS];
-            MCP26_UNROLL for (int64_t i = 0; i < rows; i++) __builtin_memcpy(&four[i], left[i] + k, sizeof four[i]);
-            TILE_LANE(0)
-            TILE_LANE(1)
-            TILE_LANE(2)
-            TILE_LANE(3)
+        if (!is_few) {
+            b = core_fours(rows, vectors, acc, left, depth, b, b_step, panel_stride);
+            k = depth / 4 * 4;
+            MCP26_UNROLL for (int64_t i = 0; i < rows; i++) left[i] -= k;
         }
-#undef TILE_LANE
 #endif
         MCP26_ROLL for (; k < depth; k++, b += b_step) {
             /* What is fewer stays in registers: columns of A in a low tile, of B else. */
