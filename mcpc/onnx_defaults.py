@@ -25,7 +25,7 @@ _PACKING = {
 #: Operators whose later operands say what they do: shapes, axes, bounds.
 _STEERED = frozenset(
     {"ConstantOfShape", "CumSum", "DFT", "Expand", "OneHot", "Pad", "Range", "Reshape", "Resize", "Slice", "Split"}
-    | {"CumProd", "Squeeze", "Tile", "TopK", "Trilu", "Unsqueeze", "Upsample", "SequenceErase"}
+    | {"CumProd", "Squeeze", "Tile", "TopK", "Trilu", "Unsqueeze", "Upsample", "SequenceAt", "SequenceErase"}
     | {"SplitToSequence"}
 )
 
