@@ -94,11 +94,20 @@ class Time:
 def roofline(work: Work, target: Target, core: Core | None = None) -> Time:
     """The time of ``work``, whose sizes are numbers, on one ``core`` (None: a big one) of ``target``."""
     core = core if core is not None else target.big_core
-    compute = sum(float(count) / core.rates[kind] for kind, count in work.operations.items()) / 1e3
     working_set = work.traffic if work.working_set is None else work.working_set
     weight_set = work.weights if work.weight_set is None else work.weight_set
-    memory = float(work.traffic) / bandwidth(core, working_set) + float(work.weights) / bandwidth(core, weight_set)
-    return Time(compute, memory / 1e3, work.launches * target.launch_us)
+    memory = memory_us(work.traffic, working_set, core) + memory_us(work.weights, weight_set, core)
+    return Time(compute_us(work.operations, core), memory, work.launches * target.launch_us)
+
+
+def compute_us(operations: Mapping[KernelClass, Dim], core: Core) -> float:
+    """Microseconds to compute these numbers of operations."""
+    return sum(float(count) / core.rates[kind] for kind, count in operations.items()) / 1e3
+
+
+def memory_us(nbytes: Dim, among: Dim, core: Core) -> float:
+    """Microseconds to move ``nbytes``, where data of ``among`` bytes pass by between two accesses to the same."""
+    return float(nbytes) / bandwidth(core, among) / 1e3
 
 
 def bandwidth(core: Core, nbytes: Dim) -> float:

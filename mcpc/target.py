@@ -55,7 +55,8 @@ class Core:
 @dataclass(frozen=True)
 class Target:
     """A target description. ``nr`` is the width of a packed weight panel in columns; all variants share it.
-    ``launch_us`` is the cost of starting a step, ``parallel_us`` that of handing it to the thread pool.
+    ``registers`` are vectors of 8 floats that a core has names for. ``launch_us`` is the cost of starting a step,
+    ``parallel_us`` that of handing it to the thread pool.
     ``precision`` is that of artifacts for which none is asked for."""
 
     name: str
@@ -67,6 +68,7 @@ class Target:
     nr: int
     cores: tuple[Core, ...]
     variants: tuple[Variant, ...]
+    registers: int
     alignment: int = 64
     launch_us: float = 0.1
     parallel_us: float = 5.0

@@ -12,7 +12,7 @@ from mcpc.ops.context import same
 from mcpc.pipeline import Pass, PassContext
 from mcpc.rewrite import constant_of, control_flow_graphs, made_by, only_user, remove_dead
 
-from .fuse import replace_by_fused
+from .fused_node import replace_by_fused
 from .rules.shapes import constant_scalar, same_dims, same_type
 
 #: Batch, heads, rows, columns.

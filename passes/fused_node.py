@@ -1,0 +1,51 @@
+"""mcpc::Fused: nodes that are one kernel, with what they compute as the node's body."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mcpc.ir import MCPC, Graph, Node, Value
+from mcpc.rewrite import substitute
+
+#: Operators that take what follows them into their own loop nest.
+ANCHORS = ("Conv", "ConvTranspose", "Gemm", "MatMul", "LayerNormalization", "RMSNormalization")
+
+
+def replace_by_fused(graph: Graph, group: Sequence[Node], kind: str) -> None:
+    """Put one Fused node in the place of ``group``, which is in execution order. Nodes whose results others read too
+    stay."""
+    sink = group[-1]
+    body, operands = _body(f"{kind}:{sink.output.name}", group)
+    output = Value(graph.fresh(sink.output.name), sink.output.type)
+    fused = Node("Fused", operands, [output], {"kind": kind, "body": body}, sink.name, MCPC)
+    graph.insert_before(sink, [fused])
+    substitute(graph, sink.output, output, rename=True)
+    for node in reversed(group):
+        if not any(value is not None and value.users for value in node.outputs):
+            graph.remove(node)
+
+
+def _body(name: str, group: Sequence[Node]) -> tuple[Graph, list[Value]]:
+    """The graph of ``group`` and the values it reads. Scalar constants go inside, where code can show them as literals;
+    what anchors read stays outside, where weights are packed."""
+    body = Graph(name)
+    inner: dict[int, Value] = {}
+    operands: list[Value] = []
+    first = [node for node in group if node.is_op(*ANCHORS)]
+    outside = {id(value) for node in first for value in node.inputs if value is not None}
+    made = {id(value) for node in group for value in node.outputs}
+    for node in [*first, *group]:
+        for value in node.inputs:
+            if value is None or id(value) in inner or id(value) in made:
+                continue
+            if value.data is not None and value.data.size == 1 and id(value) not in outside:
+                inner[id(value)] = body.constant(value.name, value.data)
+            else:
+                inner[id(value)] = body.add_input(value.name, value.type)
+                operands.append(value)
+    for node in group:
+        inputs = [None if value is None else inner[id(value)] for value in node.inputs]
+        inner[id(node.output)] = Value(body.fresh(node.output.name), node.output.type)
+        body.append(Node(node.op, inputs, [inner[id(node.output)]], node.attrs, node.name))
+    body.outputs = [inner[id(group[-1].output)]]
+    return body, operands
