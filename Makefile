@@ -10,7 +10,7 @@ help:
 	@echo "make test         the tests, then the static checks"
 	@echo "make check        the static checks only: ruff, mypy, import contracts"
 	@echo "make conformance  ONNX's own tests, all of them as AArch64 code too; the figures go to docs/conformance.md"
-	@echo "make bench        time models beside ONNX Runtime; the tables go to bench/results"
+	@echo "make bench        time models beside ONNX Runtime and its like; the tables go to bench/results"
 	@echo "make clean        remove the environment and build folders"
 
 # Editable: changed Python files count at once. The C library is rebuilt when a source of it changes.
