@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +26,7 @@ def benchmark(
     dims: Mapping[str, int] | None = None,
 ) -> dict[str, Any]:
     """Open the artifact and run it on sampled inputs: the object that ``mcpc bench --json`` prints. ``dims`` are values
-    of symbolic sizes.
+    of symbolic sizes. ``affinity`` counts for the calling thread too, while this runs.
 
     ``iterations`` None runs for about a second, 10 times at least. ``latency_ms`` covers a whole ``run`` call from
     Python, ``first_run_ms`` the first after opening. With ``profile``, ``steps`` has each step's median over a tenth as
@@ -32,6 +34,20 @@ def benchmark(
     ``session_bytes`` are for activations, state and outputs of these sizes, ``arena_bytes`` what the artifact states.
     ``peak_rss_mib`` is the process's.
     """
+    with _placed(affinity):
+        return _benchmark(artifact, threads, affinity, warmup, iterations, profile, seed, dims)
+
+
+def _benchmark(
+    artifact: Path | str,
+    threads: int | None,
+    affinity: str,
+    warmup: int,
+    iterations: int | None,
+    profile: bool,
+    seed: int,
+    dims: Mapping[str, int] | None,
+) -> dict[str, Any]:
     from mcpc.inspection import inspect
     from mcpc.loader import load
     from mcpc.sample_inputs import artifact_inputs
@@ -72,6 +88,19 @@ def benchmark(
                 for steps in zip(*profiles, strict=True)
             ]
         return result
+
+
+@contextmanager
+def _placed(affinity: str) -> Iterator[None]:
+    """The calling thread on cores of ``affinity``: a session places only the threads that it starts."""
+    from mcpc.loader import place_thread
+
+    before = os.sched_getaffinity(0)
+    place_thread(affinity)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
 
 
 @dataclass(frozen=True)

@@ -48,7 +48,7 @@ def load(
 
 
 def place_thread(affinity: str) -> None:
-    """Move the calling thread to the ``"big"`` or ``"little"`` cores, or to ``"all"`` of them."""
+    """Move the calling thread to the ``"big"`` or ``"little"`` cores, or to ``"all"``, of those that it may use."""
     if affinity not in runtime_api.AFFINITIES:
         raise UsageError("E001", f"no affinity {affinity!r}", hint=f"one of {', '.join(runtime_api.AFFINITIES)}")
     status = runtime_api.library().mcp26_place_thread(runtime_api.AFFINITIES[affinity])

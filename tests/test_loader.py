@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import random
 import subprocess
@@ -17,8 +18,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
 import mcpc
-from mcpc import _schema, container, runtime_api
+from mcpc import _schema, container, loader, runtime_api
 from mcpc.artifact import Artifact, Code, Contents, Golden, write_artifact
+from mcpc.benchmark import benchmark
 from mcpc.container import Kind
 from mcpc.errors import ErrorGroup, FormatError, RuntimeFault, UsageError
 from mcpc.loader import Session, load
@@ -423,6 +425,28 @@ def test_options(path: Path) -> None:
     for affinity in "all", "big", "little":
         with load(path, threads=1, affinity=affinity, memory_budget=1 << 26) as session:
             np.testing.assert_array_equal(session.run(["y"], feeds())[0], expected(feeds()))
+
+
+def test_benchmark_places_the_calling_thread(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, allowed = min(os.sched_getaffinity(0)), os.sched_getaffinity(0)
+    asked: list[str] = []
+
+    def place(affinity: str) -> None:  # a machine with one core of each kind
+        asked.append(affinity)
+        os.sched_setaffinity(0, {one})
+
+    seen: list[set[int]] = []
+    run = Session.run
+
+    def watched(*arguments: Any) -> list[Any]:
+        seen.append(os.sched_getaffinity(0))
+        return run(*arguments)
+
+    monkeypatch.setattr(loader, "place_thread", place)
+    monkeypatch.setattr(Session, "run", watched)
+    benchmark(path, threads=1, affinity="big", warmup=0, iterations=1)
+    assert asked == ["big"] and seen and all(cores == {one} for cores in seen)
+    assert os.sched_getaffinity(0) == allowed
 
 
 def refusal(path: Path) -> str:

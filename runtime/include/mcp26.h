@@ -261,7 +261,8 @@ MCP26_API mcp26_status mcp26_session_create(mcp26_model *model, const mcp26_sess
                                             mcp26_session **session, mcp26_error *error);
 MCP26_API void mcp26_session_close(mcp26_session *session);
 
-/* Move the CALLING thread to that kind of core; it is worker 0 of the sessions it runs. MCP26_ERR_IO where refused. */
+/* Move the CALLING thread to that kind of core among those that it may use; it is worker 0 of the sessions it runs.
+ * MCP26_ERR_IO where refused. */
 MCP26_API mcp26_status mcp26_place_thread(uint32_t affinity);
 
 /* Why the last bind, plan, run, profile or golden call failed; empty if it did not. Valid until the next such call. */

@@ -61,6 +61,14 @@ def test_run_allocates_nothing(threads: int, build: Build, artifacts: Path) -> N
     assert (done.returncode, done.stdout.strip()) == (0, "0"), done.stderr
 
 
+def test_affinity_on_made_up_machines(build: Build, artifacts: Path) -> None:
+    program = build("plain", "affinity", (_C / "affinity.c",))
+    command = [*program, str(artifacts / "demo.mcp26bin")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "RK3588" in done.stdout
+
+
 @pytest.mark.parametrize("artifact", ["demo", "growing"])
 def test_fuzzed(artifact: str, build: Build, artifacts: Path) -> None:
     fuzz = _C.parents[2] / "runtime" / "fuzz"
