@@ -140,7 +140,7 @@ def work_of(node: Node, operations: Mapping[KernelClass, Dim] | None = None) -> 
     outer: dict[int, Value | None] = {}
     if node.body is not None:
         outer = {id(inner): operand for inner, operand in zip(node.body.inputs, node.inputs, strict=True)}
-    for inner in node.body.nodes if node.body is not None else (node,):
+    for inner in leaves(node):
         if operations is not None and not ops.is_elementwise(inner):
             continue
         kind = kernel_class(inner, outer)
@@ -158,6 +158,11 @@ def work_of(node: Node, operations: Mapping[KernelClass, Dim] | None = None) -> 
     for output in node.outputs:
         written = written + (output.type.nbytes if output is not None else 0)
     return Work(counts, dim(read), dim(written), dim(weights))
+
+
+def leaves(node: Node) -> list[Node]:
+    """``node``, or the operators in its body and in the bodies there."""
+    return [node] if node.body is None else [leaf for inner in node.body.nodes for leaf in leaves(inner)]
 
 
 def _operations(node: Node, kind: KernelClass) -> Dim:

@@ -12,7 +12,7 @@ from mcpc import abi, ops
 from mcpc._schema import StepT
 from mcpc.artifact import Code
 from mcpc.codegen import Build
-from mcpc.cost_model import Work, roofline, takes_longer, typical_sizes, value_at, weight_bytes
+from mcpc.cost_model import Work, leaves, roofline, takes_longer, typical_sizes, value_at, weight_bytes
 from mcpc.dim_range import MOST_BYTES
 from mcpc.errors import ModelError, Problems
 from mcpc.halves import Widen
@@ -33,6 +33,7 @@ from .lower import Lower
 from .phases import Phases
 from .quantized import LowerQuantized
 from .schedule import schedule
+from .separable import FuseSeparable
 from .storage import Storage
 from .toolchain import Machine, Unit, compile_objects, link_image
 from .weights import Weights
@@ -53,7 +54,7 @@ class NativeFamily:
     """See :class:`mcpc.codegen.Family`."""
 
     def passes(self, target: Target) -> Sequence[Pass]:
-        return (Widen(), LowerQuantized(), Lower(), AbsorbWeights(), AssignLayouts())
+        return (Widen(), LowerQuantized(), Lower(), AbsorbWeights(), AssignLayouts(), FuseSeparable())
 
     def declined(self, graph: Graph) -> list[ModelError]:
         """See :class:`mcpc.codegen.Family`."""
@@ -183,7 +184,7 @@ def _record(
 ) -> StepT:
     node = step.node
     cost = ops.get(node).cost(node)
-    names = [inner.name for inner in node.body.nodes if inner.name] if node.body is not None else [node.name]
+    names = [inner.name for inner in leaves(node) if inner.name] if node.body is not None else [node.name]
     return StepT(
         name=node.output.name if not any(names) else "+".join(dict.fromkeys(names)),
         op=step.region.label,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import re
 from dataclasses import dataclass
@@ -114,6 +115,7 @@ class KernelBuilder:
         self.nr = nr
         self.context = context if context is not None else InferContext()
         self.label = region.label
+        self._prefix = SELF
         self.headers: list[str] = []
         self.units = "1"
         self.grain = "1"
@@ -124,6 +126,13 @@ class KernelBuilder:
         self._lines: list[str] = []
         self._symbols: dict[str, None] = {}
         self._sets: dict[str, None] = {}
+
+    def part(self, region: Region, name: str) -> KernelBuilder:
+        """A builder for one of several regions that this kernel computes: it adds to the same text and operands, under
+        names of its own."""
+        part = copy.copy(self)
+        part.region, part.node, part._prefix = region, region.node, f"{SELF}_{name}"
+        return part
 
     # ---- operands
 
@@ -233,7 +242,7 @@ class KernelBuilder:
         self.headers.append("vmath.h")
         lines += printer.statements
         lines.append(f"return {printer.text(region.result) if region.chain else 'acc'};")
-        name = f"{SELF}_epilogue"
+        name = f"{self._prefix}_epilogue"
         self.function(
             f"MCP26_INLINE v8f {name}(v8f acc, const void *const *args, int64_t m, int64_t n, int64_t lanes) {{\n"
             f"    (void)args, (void)m, (void)n, (void)lanes;\n{indent(lines)}\n}}"

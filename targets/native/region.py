@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from mcpc import ops
 from mcpc.ir import DType, Graph, Node, Value
@@ -15,6 +16,10 @@ EXPANDED: dict[DType, str] = {
     DType.uint8: "u8",
     **{dtype: name for dtype, name in NARROW.items() if dtype is not DType.float8e8m0},
 }
+
+
+#: The kind of fused nodes whose body holds a depthwise convolution and pointwise ones around it.
+SEPARABLE = "separable"
 
 
 def is_expansion(node: Node | None) -> bool:
@@ -37,7 +42,8 @@ class Region:
     value that the node's output holds; ``operands`` maps the body's inputs to the node's. ``expansions`` make the
     anchor's weights from smaller constants (:func:`is_expansion`). ``is_attention``: no anchor, but two products with a
     softmax between them; the chain is what happens to the first product's result before it. A node of kind "cache" has
-    its TensorScatter for an anchor."""
+    its TensorScatter for an anchor. A node of kind "separable" has neither anchor nor chain but
+    ``stages``, regions that each read the one before."""
 
     node: Node
     anchor: Node | None
@@ -46,6 +52,7 @@ class Region:
     operands: dict[int, Value | None]
     expansions: tuple[Node, ...] = ()
     is_attention: bool = False
+    stages: tuple[Region, ...] = ()
 
     @classmethod
     def of(cls, node: Node) -> Region:
@@ -56,6 +63,9 @@ class Region:
         operands = {id(inner): outer for inner, outer in zip(body.inputs, node.inputs, strict=True)}
         if node.attrs["kind"] == "attention":
             return cls(node, None, _score_of(body), body.outputs[0], operands, is_attention=True)
+        if node.attrs["kind"] == SEPARABLE:
+            stages = tuple(_stage(inner, operands) for inner in body.nodes)
+            return cls(node, None, (), body.outputs[0], operands, stages=stages)
         if node.attrs["kind"] == "cache":
             return cls(node, body.nodes[-1], (), body.outputs[0], operands)
         anchors = [n for n in body.nodes if not ops.is_elementwise(n) and not n.is_op("DequantizeLinear")]
@@ -79,8 +89,17 @@ class Region:
         """E.g. "Conv+Clip+Add"."""
         if self.is_attention:
             return "Attention"
+        if self.stages:
+            return " > ".join(stage.label for stage in self.stages)
         nodes = ([self.anchor] if self.anchor is not None else []) + list(self.chain)
         return "+".join(node.op for node in nodes)
+
+
+def _stage(node: Node, outer: Mapping[int, Value | None]) -> Region:
+    """A node of a body as a region whose operands are those of the body's node."""
+    region = Region.of(node)
+    own = {key: outer.get(id(value), value) for key, value in region.operands.items()}
+    return replace(region, operands={**outer, **own})
 
 
 def _score_of(body: Graph) -> tuple[Node, ...]:

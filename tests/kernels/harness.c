@@ -22,6 +22,7 @@
 #include "recurrent.h"
 #include "reduce.h"
 #include "resize.h"
+#include "separable.h"
 #include "softmax.h"
 #include "vmath.h"
 
@@ -162,6 +163,25 @@ MCP26_INLINE void run_depthwise(const int64_t *n, void **p) {
     const void *args[] = {p[3], p[4], &n[8]};
     RUN_UNITS(depthwise_f32_units(shape_of(n)), n[18],
               depthwise_f32(shape_of(n), p[0], p[1], p[5], bias_and_add, args, begin, end))
+}
+
+MCP26_INLINE v8f clip_of_bias(v8f acc, const void *const *args, int64_t m, int64_t n, int64_t lanes) {
+    (void)m;
+    return v8f_clip(acc + v8f_load(ARG(float, 3) + n, lanes), -1.0f, 1.0f);
+}
+
+MCP26_INLINE v8f other_bias_and_add(v8f acc, const void *const *args, int64_t m, int64_t n, int64_t lanes) {
+    return bias_and_add(acc, args + 4, m, n, lanes);
+}
+
+/* n: a depthwise convolution, chunk, expand_c, project_c, band, ring. p: x, expand, taps, project, bias and addend of
+ * the first, bias of the second, bias and addend of the third, y, scratch. */
+MCP26_INLINE void run_separable(const int64_t *n, void **p) {
+    const void *args[] = {p[4], p[5], &n[3], p[6], p[7], p[8], &n[20]};
+    separable_shape s = {shape_of(n), n[19], n[20], n[21], n[22]};
+    RUN_UNITS(separable_f32_units(s), n[18],
+              separable_f32(s, p[0], p[1], bias_and_add, p[2], clip_of_bias, p[3], other_bias_and_add, p[9], args,
+                            p[10], begin, end))
 }
 
 /* n: batch, channels, in[3], out[3], kernel[3], stride[3], dilation[3], pad[3], end[3], chunk, kind, p. */
@@ -404,7 +424,7 @@ MCP26_INLINE void run_normalize(const int64_t *n, void **p) {
     X(8, integer) X(9, map_nd) X(10, reduce) X(11, softmax) X(12, lstm) X(13, copy) X(14, pad) X(15, gather) \
     X(16, window) X(17, resize) X(18, double) X(19, gemm_i8) \
     X(20, attention) X(21, matmul_strided) X(22, normalize) \
-    X(23, gemm_weights) X(24, matmul_i8)
+    X(23, gemm_weights) X(24, matmul_i8) X(25, separable)
 
 #define DEFINE_KERNEL(I, NAME) \
     static __attribute__((noinline)) void kernel_##NAME(const int64_t *n, void **p) { run_##NAME(n, p); }

@@ -27,6 +27,7 @@ FAMILIES: tuple[Callable[[np.random.Generator], Iterator[Case]], ...] = (
     attention.strided_products,
     attention.normalizations,
     windows.convolutions,
+    windows.separables,
     windows.pools,
     volumes.volumes,
     volumes.resizes,

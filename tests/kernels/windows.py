@@ -130,6 +130,44 @@ def convolutions(rng: np.random.Generator) -> Iterator[Case]:
             yield Case(f"{kernel} {v}{order}", kernel, numbers, buffers, {5: want}, 1e-5, is_static=True)
 
 
+#: Depthwise convolutions with the channels before and behind (0: no product there), rows of a band, chunk.
+SEPARABLE = [
+    (Window(1, (9, 13), 24, 24, (3, 3), pads=(1, 1, 1, 1), groups=24), 7, 10, 2, ALL),
+    (Window(2, (11, 10), 19, 19, (3, 3), (2, 2), pads=(0, 1, 1, 0), groups=19), 16, 33, 1, 2),
+    (Window(1, (12, 9), 40, 40, (5, 5), pads=(2, 2, 2, 2), groups=40), 5, 0, 3, 1),
+    (Window(1, (14, 7), 16, 16, (5, 5), (2, 1), pads=(2, 2, 1, 2), groups=16), 8, 24, 2, ALL),
+    (Window(2, (7, 21), 13, 13, (3, 3), pads=(1, 1, 1, 1), groups=13), 0, 17, 2, 1),
+    (Window(1, (9, 12), 8, 8, (2, 3), (3, 1), (1, 2), (0, 2, 1, 2), groups=8), 4, 9, 2, ALL),
+    (Window(1, (13, 8), 12, 12, (3, 3), (1, 1), (3, 1), (3, 1, 3, 1), groups=12), 3, 12, 2, 2),
+]
+
+
+def separables(rng: np.random.Generator) -> Iterator[Case]:
+    for v, expand_c, project_c, band, chunk in SEPARABLE:
+        c, image = v.in_c, (v.batch, *v.in_hw)
+        result = (v.batch, *v.out_hw)
+        x = normal(rng, *image, expand_c or c)
+        expand, project = normal(rng, max(expand_c, 1), c), normal(rng, c, max(project_c, 1))
+        taps = normal(rng, c, 1, *v.kernel)
+        biases = normal(rng, 3, max(c, project_c))
+        before, behind = normal(rng, *image, c), normal(rng, *result, max(project_c, 1))
+        expanded = x if not expand_c else x.astype(float) @ expand + biases[0, :c] + before
+        filtered = np.clip(v.convolve(expanded, taps) + biases[1, :c], -1.0, 1.0)
+        want = filtered if not project_c else filtered @ project + biases[2, :project_c] + behind
+        packed = np.zeros((*v.kernel, -(-c // 8) * 8), np.float32)
+        packed[..., :c] = taps[:, 0].transpose(1, 2, 0)
+        rows = (band - 1) * v.stride[0] + (v.kernel[0] - 1) * v.dilation[0] + 1
+        ring = 1 << (rows - 1).bit_length()
+        scratch = c * ((ring * v.in_hw[1] if expand_c else 0) + (band * v.out_hw[1] if project_c else 0))
+        buffers: list[Array | Packed] = [
+            x, Packed([expand]), packed, Packed([project]), biases[0, :c], before, biases[1, :c],
+            biases[2, : max(project_c, 1)], behind, untouched(*want.shape), untouched(scratch),
+        ]  # fmt: skip
+        numbers = [*v.numbers(), chunk, expand_c, project_c, band, ring]
+        name = f"separable {expand_c}>{v} >{project_c}, bands of {band}"
+        yield Case(name, "separable", numbers, buffers, {9: want}, 1e-5, is_static=True)
+
+
 POOLS = [
     Window(1, (8, 9), 12, 12, (3, 3), (2, 2), pads=(1, 1, 1, 1)),
     Window(2, (5, 6), 37, 37, (2, 3), (1, 2), pads=(0, 1, 1, 0)),

@@ -90,6 +90,9 @@ def _part(model: onnx.ModelProto, inputs: list[str], outputs: list[str]) -> onnx
             kept.append(node)
             wanted |= reads(node)
     called = {(node.domain, node.op_type) for node in walk(kept)}
+    for function in reversed(model.functions):  # each calls earlier ones
+        if (function.domain, function.name) in called:
+            called |= {(node.domain, node.op_type) for node in function.node}
     for field, items in (
         ("node", reversed(kept)),
         ("input", [each for each in model.graph.input if each.name in inputs]),

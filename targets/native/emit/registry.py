@@ -14,7 +14,7 @@ from mcpc.pipeline import describe
 
 from ..ctext import c_type
 from ..kernel import KernelBuilder, Step
-from ..region import Region
+from ..region import SEPARABLE, Region
 
 Emitter = Callable[[KernelBuilder], None]
 
@@ -103,6 +103,8 @@ def _naming(node: Node) -> Iterator[None]:
 def _key(region: Region) -> str:
     if region.is_attention:
         return ATTENTION
+    if region.stages:
+        return SEPARABLE
     return called(region.anchor.domain, region.anchor.op) if region.anchor is not None else ELEMENTWISE
 
 

@@ -31,6 +31,7 @@ from . import (
     resizing,
     searching,
     selection,
+    separable,
     signal,
     storage,
     transposed,
@@ -42,6 +43,7 @@ FAMILIES: dict[str, Family] = {
     for family in (
         convolution.FAMILY,
         convolution.ONE_AXIS,
+        separable.FAMILY,
         transposed.FAMILY,
         products.FAMILY,
         einsum.FAMILY,
