@@ -25,6 +25,7 @@ from . import coverage, emit, module, quantized
 from .absorb import AbsorbWeights
 from .address import Address
 from .arena import Arena
+from .choice import choose
 from .ctext import size
 from .image import flatten
 from .kernel import Operand, State, Step, Symbols, Workspace
@@ -83,7 +84,7 @@ class NativeFamily:
         :data:`MOST_BYTES`.
         """
         require_sizes(graph)
-        plan = schedule(graph, target.nr)
+        plan = schedule(graph, target.nr, choose(graph, target, ctx))
         storage = Storage(graph, plan, emit.in_place)
         copies = [emit.copy_step(value, storage.output_value(value, i), target.nr) for value, i in storage.copies]
         steps = [*storage.steps, *copies]

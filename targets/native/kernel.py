@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +19,7 @@ from mcpc.ir import Dim, DType, Node, TensorType, Value, names_of
 from mcpc.kernel_class import KernelClass
 from mcpc.ops import InferContext
 
+from .choice import Candidate
 from .ctext import c_type, indent, literal, size, size_variable, uses_variable
 from .expression import Printer, load, vector_type
 from .iteration import rows_and_columns
@@ -106,21 +108,24 @@ class KernelBuilder:
     number of items of the parallel loop, of which the body runs [begin, end). ``context`` knows the contents of small
     integer tensors. ``scratch`` is in bytes a worker, see :attr:`worker_scratch`. ``operations``: what the kernel
     executes but for its elementwise operators, where the operators' declarations do not tell (see
-    :func:`mcpc.cost_model.work_of`).
+    :func:`mcpc.cost_model.work_of`). ``choice`` is the kernel to take, where there are several.
     """
 
-    def __init__(self, region: Region, nr: int, context: InferContext | None = None) -> None:
+    def __init__(
+        self, region: Region, nr: int, context: InferContext | None = None, choice: Candidate | None = None
+    ) -> None:
         self.region = region
         self.node = region.node
         self.nr = nr
         self.context = context if context is not None else InferContext()
+        self.choice = choice
         self.label = region.label
         self._prefix = SELF
         self.headers: list[str] = []
         self.units = "1"
         self.grain = "1"
         self.scratch = 0
-        self.operations: dict[KernelClass, Dim] | None = None
+        self.operations: Mapping[KernelClass, Dim] | None = None
         self._operands: list[Operand] = []
         self._functions: list[str] = []
         self._lines: list[str] = []

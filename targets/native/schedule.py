@@ -15,6 +15,7 @@ from mcpc.ir import Dim, Graph, Node, TensorType, Value, names_of, symbol
 from mcpc.ops.control import decided
 
 from . import emit
+from .choice import Choices
 from .control import schedule_if, schedule_loop
 from .kernel import Label, Step
 from .views import view_offset
@@ -43,13 +44,13 @@ class Schedule:
     symbols: list[str] = field(default_factory=list)
 
 
-def schedule(graph: Graph, nr: int) -> Schedule:
-    """The steps of ``graph``.
+def schedule(graph: Graph, nr: int, choices: Choices) -> Schedule:
+    """The steps of ``graph``, with the kernels that ``choices`` names.
 
     Raises every node without code at once: E101, E102, E109; E108 where a size depends on data and no step finds it, or
     a rank is not known.
     """
-    scheduler = Scheduler(graph, nr)
+    scheduler = Scheduler(graph, nr, choices)
     scheduler.nodes(graph)
     scheduler.problems.errors.reverse()
     scheduler.problems.raise_if_any()
@@ -62,8 +63,9 @@ def schedule(graph: Graph, nr: int) -> Schedule:
 class Scheduler:
     """Collects the steps, the last one first."""
 
-    def __init__(self, graph: Graph, nr: int) -> None:
+    def __init__(self, graph: Graph, nr: int, choices: Choices) -> None:
         self.nr = nr
+        self.choices = choices
         self.context = ops.infer_graph(graph)
         self.schedule = Schedule(self.context)
         self.loops, self.entries = self.schedule.loops, self.schedule.entries
@@ -161,7 +163,7 @@ class Scheduler:
                 if offset is not None and data is not None:
                     self.view(node.output, data, offset)
                 elif any(output.type.elements != 0 for output in made):
-                    self.add(emit.emit(node, self.nr, self.context))
+                    self.add(emit.emit(node, self.nr, self.context, self.choices.get(id(node))))
         own = self.born(node)
         if own & self._symbols:
             with self.problems.collect():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -28,6 +28,12 @@ class Packed:
         return np.stack([pack(matrix, nr) for matrix in self.matrices])
 
 
+class Packable(Protocol):
+    """A buffer whose contents depend on the panels' width."""
+
+    def array(self, nr: int) -> Array: ...
+
+
 class PackedBytes(Packed):
     """The same for one matrix of bytes, in groups of four rows (gemm_i8.h)."""
 
@@ -47,14 +53,14 @@ class Case:
     name: str
     kernel: str
     numbers: list[int]
-    buffers: Sequence[Array | Packed]
+    buffers: Sequence[Array | Packable]
     results: dict[int, Array]
     rtol: float = 0.0
     is_static: bool = False
 
     def arrays(self, nr: int) -> list[Array]:
         """The buffers for panels of ``nr`` columns (MCP26_NR)."""
-        return [np.ascontiguousarray(b.array(nr) if isinstance(b, Packed) else b) for b in self.buffers]
+        return [np.ascontiguousarray(b if isinstance(b, np.ndarray) else b.array(nr)) for b in self.buffers]
 
 
 def pack(matrix: Array, nr: int) -> Array:

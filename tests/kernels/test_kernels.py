@@ -28,6 +28,7 @@ FAMILIES: tuple[Callable[[np.random.Generator], Iterator[Case]], ...] = (
     attention.normalizations,
     windows.convolutions,
     windows.separables,
+    windows.winograd_convolutions,
     windows.pools,
     volumes.volumes,
     volumes.resizes,

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .case import ALL, Array, Case, Packed, normal, untouched
+from mcpc.targets.native.winograd import FORMS
+
+from .case import ALL, Array, Case, Packed, normal, pack, untouched
 
 
 @dataclass
@@ -166,6 +168,39 @@ def separables(rng: np.random.Generator) -> Iterator[Case]:
         numbers = [*v.numbers(), chunk, expand_c, project_c, band, ring]
         name = f"separable {expand_c}>{v} >{project_c}, bands of {band}"
         yield Case(name, "separable", numbers, buffers, {9: want}, 1e-5, is_static=True)
+
+
+@dataclass
+class PackedPoints:
+    """Weights [T * T, K, N] of winograd.h, packed for the ISA that reads them."""
+
+    matrices: Array
+
+    def array(self, nr: int) -> Array:
+        return np.stack([pack(matrix, nr) for matrix in self.matrices], axis=1)
+
+
+#: Windows, and tiles of a block.
+WINOGRAD = [
+    (Window(1, (12, 12), 16, 32, (3, 3), pads=(1, 1, 1, 1)), 4),
+    (Window(2, (9, 13), 5, 21, (3, 3), pads=(1, 1, 1, 1), gap=3), 7),
+    (Window(1, (3, 3), 8, 8, (3, 3)), 12),
+    (Window(1, (1, 2), 40, 70, (3, 3), pads=(1, 1, 1, 1)), 6),
+    (Window(3, (7, 30), 17, 9, (3, 3), pads=(0, 2, 3, 0)), 16),
+    (Window(1, (5, 4), 3, 16, (3, 3), pads=(4, 5, 6, 7)), 5),
+]
+
+
+def winograd_convolutions(rng: np.random.Generator) -> Iterator[Case]:
+    for index, (form, (v, block)) in enumerate(itertools.product(FORMS, WINOGRAD)):
+        w, x, bias = normal(rng, v.out_c, v.in_c, 3, 3), v.input(rng), normal(rng, v.out_c)
+        addend, want = normal(rng, *v.output().shape), v.output()
+        want[..., : v.out_c] = v.convolve(x[..., : v.in_c], w) + bias + addend[..., : v.out_c]
+        points = [round(16 * point) for point in form.points]
+        numbers = [*v.numbers(), ALL if index % 2 else 1, len(points), *points, *[0] * (3 - len(points)), block]
+        scratch = np.zeros(form.scratch(v.in_c, block) // 4, np.float32)
+        buffers = [x, PackedPoints(form.weights(w)), scratch, bias, addend, v.output()]
+        yield Case(f"{form.name} {v}", "winograd", numbers, buffers, {5: want}, 1e-4, is_static=True)
 
 
 POOLS = [

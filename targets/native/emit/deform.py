@@ -10,7 +10,8 @@ from mcpc.ir import Value, product
 from mcpc.ops.linear import convolution_of
 
 from ..kernel import SELF, KernelBuilder, unsupported
-from .linear import conv_shape, expect_float32, pack_panels, weights
+from .conv import conv_shape
+from .linear import expect_float32, pack_panels, weights
 from .registry import emits
 from .windows import by_group
 

@@ -8,7 +8,7 @@ from mcpc.ir import Dim, DType, Value, product
 from mcpc.ops.linear import convolution_of
 
 from ..kernel import Array, KernelBuilder, unsupported
-from .linear import conv_shape
+from .conv import conv_shape
 from .registry import emits
 from .windows import window_shape
 

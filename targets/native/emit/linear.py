@@ -1,4 +1,4 @@
-"""Conv, Gemm and MatMul: products with packed weights or of two activations."""
+"""Gemm and MatMul: products with packed weights or of two activations."""
 
 from __future__ import annotations
 
@@ -6,12 +6,9 @@ import numpy as np
 
 from mcpc.ir import Dim, DType, TensorType, Value, dim, product
 from mcpc.kernel_class import KernelClass
-from mcpc.ops.linear import convolution_of
-from mcpc.ops.window import Window
 
 from ..iteration import rows_and_columns, steps_of
 from ..kernel import Array, KernelBuilder, unsupported
-from ..layout import reads_planar
 from . import quantize
 from .product import plain_matmul
 from .quantize import Stored
@@ -22,9 +19,6 @@ MATMUL_COLUMNS = 64
 
 #: Rows of a product up to which reading the weights takes longer than multiplying (TILE_LOW of tile.h).
 FEW_ROWS = 4
-
-#: Of one channel, taps in a row of a kernel that are too few for conv.h to read them as one run of memory.
-SHORT_RUN = 16
 
 
 def padded(columns: int, nr: int) -> int:
@@ -54,122 +48,6 @@ def expect_float32(b: KernelBuilder) -> None:
     for value in anchor.inputs:
         if value is not None and value.dtype is not DType.float32:
             raise unsupported(b.node, f"an operand of type {value.dtype.name}")
-
-
-def conv_shape(b: KernelBuilder, x: Value, window: Window, groups: int) -> str:
-    """The conv_shape literal of conv.h; 1-D is height 1."""
-    x_dims = b.outer(x).type.dims
-    y_dims = b.node.output.type.dims
-    if len(x_dims) not in (3, 4):
-        raise unsupported(b.node, f"a {len(x_dims) - 2}-dimensional window")
-    flat: list[Dim] = [1] if len(x_dims) == 3 else []
-    in_hw, out_hw = [*flat, *x_dims[2:]], [*flat, *y_dims[2:]]
-    kernel, stride, dilation = ([*flat, *sizes] for sizes in (window.kernel, window.strides, window.dilations))
-    begins = [window.padding(axis, size)[0] for axis, size in enumerate(x_dims[2:])]
-    pads = [*([0] if flat else []), *begins]
-    fields: dict[str, Dim] = {
-        "batch": x_dims[0], "in_h": in_hw[0], "in_w": in_hw[1], "in_c": x_dims[1], "x_pixel": x_dims[1],
-        "out_h": out_hw[0], "out_w": out_hw[1], "out_c": y_dims[1], "y_pixel": y_dims[1],
-        "kernel_h": kernel[0], "kernel_w": kernel[1], "stride_h": stride[0], "stride_w": stride[1],
-        "dilation_h": dilation[0], "dilation_w": dilation[1], "pad_top": pads[0], "pad_left": pads[1],
-        "groups": groups,
-    }  # fmt: skip
-    text = ", ".join(f".{name} = {b.size(value)}" for name, value in fields.items())
-    return f"(conv_shape){{{text}}}"
-
-
-def conv(b: KernelBuilder) -> None:
-    """A Conv over one or two axes with constant weights."""
-    expect_float32(b)
-    anchor = b.anchor
-    x, w = anchor.inputs[0], quantize.stored(b, anchor.input(1))
-    assert x is not None
-    bias = optional_weights(b, anchor.input(2))
-    x_type, y_type = b.outer(x).type, b.node.output.type
-    pixels = product((y_type.dims[0], *y_type.dims[2:]))
-    convolution = convolution_of(anchor)
-    window, groups = convolution.window, convolution.groups
-    out_c, group_in = w.data.shape[:2]
-    in_c = group_in * groups
-    kernel = "x".join(map(str, window.kernel))
-    taps = w.map(lambda a: a.reshape(out_c, group_in, -1))
-    epilogue = b.epilogue_with(bias)
-    is_thin = in_c == 1 and taps.data.shape[2] > 1 and window.kernel[-1] <= SHORT_RUN and reads_planar(anchor, x_type)
-    is_planar = is_thin or (x_type.layout is None and not is_channels_last(x_type))
-    pointwise = groups == 1 and taps.data.shape[2] == 1 and x_type.dims[2:] == y_type.dims[2:] and is_dense(window)
-    if is_planar:
-        b.label = f"conv planar {kernel}"
-        b.headers.append("conv_few.h")
-        b.operations = {KernelClass.CONV_PLANAR: dim(2 * pixels * padded(out_c, b.nr) * group_in * taps.data.shape[2])}
-        shape = conv_shape(b, x, window, 1)
-        packed = pack_panels(taps.floats.reshape(out_c, -1).T, b.nr)
-        b.call("conv_nchw_in_f32", shape, b.input(x), b.constant(packed), b.output(), epilogue, "args", "begin", "end")
-        b.units = f"conv_few_f32_units({shape})"
-    elif pointwise:
-        gemm(b, pixels, out_c, in_c, b.input(x), taps.map(lambda a: a[:, :, 0].T), epilogue, "conv 1x1")
-    elif is_row_gemm(x_type, window, groups):
-        matrix = taps.map(lambda a: a.transpose(2, 1, 0).reshape(-1, out_c))
-        gemm(
-            b,
-            y_type.dims[2],
-            out_c,
-            len(matrix.data),
-            b.input(x),
-            matrix,
-            epilogue,
-            f"conv row {kernel}",
-            in_c * window.strides[0],
-        )
-    elif groups == in_c == out_c and groups > 1:
-        b.label = f"depthwise {kernel}"
-        b.headers.append("depthwise.h")
-        shape = conv_shape(b, x, window, groups)
-        packed = np.zeros((taps.data.shape[2], -(-out_c // 8) * 8), np.float32)
-        packed[:, :out_c] = taps.floats[:, 0].T
-        b.call("depthwise_f32", shape, b.input(x), b.constant(packed), b.output(), epilogue, "args", "begin", "end")
-        b.units = f"depthwise_f32_units({shape})"
-    else:
-        b.label = f"conv {kernel}"
-        b.headers.append("conv.h")
-        shape = conv_shape(b, x, window, groups)
-        channels = out_c // groups
-        depth = group_in * taps.data.shape[2]
-        b.operations = {KernelClass.CONV: dim(2 * pixels * groups * padded(channels, b.nr) * depth)}
-        matrices = [
-            taps.map(lambda a, g=g: a[g * channels : (g + 1) * channels].transpose(2, 1, 0).reshape(-1, channels))  # type: ignore[misc]
-            for g in range(groups)
-        ]
-        if not w.is_float:
-            quantize.conv(b, shape, b.input(x), group_in, matrices, epilogue)
-            return
-        packed = np.stack([pack_panels(matrix.data, b.nr) for matrix in matrices])
-        zeros = b.constant(np.zeros(group_in, np.float32))
-        arguments = (shape, b.input(x), b.constant(packed), zeros, b.output(), epilogue, "args", "begin", "end")
-        b.call("conv_f32", *arguments)
-        b.units = f"conv_f32_units({shape})"
-
-
-def is_channels_last(type: TensorType) -> bool:
-    """Whether row-major is channels-last too: one channel, or one pixel."""
-    return type.dims[1] == 1 or product(type.dims[2:]) == 1
-
-
-def is_dense(window: Window) -> bool:
-    """Whether a window of one tap reads every pixel where it lies."""
-    return all(s == 1 for s in window.strides) and all(
-        window.padding(axis, 1) == (0, 0) for axis in range(len(window.pads))
-    )
-
-
-def is_row_gemm(x: TensorType, window: Window, groups: int) -> bool:
-    """Whether a 1-D convolution's windows are runs of memory, so that it is a product whose rows overlap."""
-    return (
-        len(x.dims) == 3
-        and groups == 1
-        and x.dims[0] == 1
-        and window.dilations == (1,)
-        and window.padding(0, x.dims[2]) == (0, 0)
-    )
 
 
 def gemm(

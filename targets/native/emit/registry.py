@@ -12,6 +12,7 @@ from mcpc.ops import InferContext
 from mcpc.ops.registry import Contents
 from mcpc.pipeline import describe
 
+from ..choice import Candidate
 from ..ctext import c_type
 from ..kernel import KernelBuilder, Step
 from ..region import SEPARABLE, Region
@@ -59,9 +60,9 @@ def finds_sizes(*ops: str) -> Callable[[Emitter], Emitter]:
     return register
 
 
-def emit(node: Node, nr: int, context: InferContext) -> Step:
+def emit(node: Node, nr: int, context: InferContext, choice: Candidate | None = None) -> Step:
     """The kernel of a node and how to call it; where there is none, ModelError E101, E102 or E109 names the node."""
-    builder = KernelBuilder(Region.of(node), nr, context)
+    builder = KernelBuilder(Region.of(node), nr, context, choice)
     contents = known_contents(node, context)
     if contents is not None:
         write_contents(builder, contents)

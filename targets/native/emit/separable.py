@@ -11,7 +11,8 @@ from mcpc.ops.linear import convolution_of
 from ..kernel import Array, KernelBuilder
 from ..region import SEPARABLE, Region
 from ..separable import Bands, is_depthwise, scratch_floats
-from .linear import conv_shape, optional_weights, pack_panels, padded, weights
+from .conv import conv_shape
+from .linear import optional_weights, pack_panels, padded, weights
 from .registry import emits
 
 

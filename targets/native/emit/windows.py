@@ -1,4 +1,4 @@
-"""Conv and ConvTranspose: those of one and two axes with constant weights are in :mod:`.linear`, all others here."""
+"""Conv and ConvTranspose: those of one and two axes with constant weights are in :mod:`.conv`, all others here."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mcpc.ops.linear import convolution_of, transposed_axes
 from ..expression import SUFFIXES
 from ..kernel import Array, KernelBuilder, unsupported
 from ..strided import weight_layout
-from . import linear
+from .conv import conv
 from .linear import expect_float32, optional_weights, pack_panels, weights
 from .registry import emits
 
@@ -23,11 +23,10 @@ MOST_AXES = 3
 
 @emits("Conv")
 def convolution(b: KernelBuilder) -> None:
-    x = b.outer(b.anchor.inputs[0])
-    is_packed = x.dtype is DType.float32 and not b.region.is_computed(b.anchor.input(1))
-    if len(x.type.dims) <= 4 and is_packed:
-        linear.conv(b)
+    if b.choice is not None:
+        conv(b)
         return
+    x = b.outer(b.anchor.inputs[0])
     window = convolution_of(b.anchor).window
     begins = [window.padding(axis, size)[0] for axis, size in enumerate(x.type.dims[2:])]
     _windows(b, "conv", begins)

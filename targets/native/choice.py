@@ -1,0 +1,184 @@
+"""Which kernel runs a convolution: that of the least predicted time, as far as the file may grow for it.
+
+Every kernel that is legal is a candidate, with the operations that it executes and the bytes that it stores. Winograd
+kernels store up to 7 times the weights. They are read from memory once a run, which costs time beside the arithmetic, and
+all of them together may add :data:`MOST_GROWTH` to the graph's weights: what saves most a byte goes first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from mcpc.cost_model import roofline, typical_sizes, weight_bytes, work_of
+from mcpc.ir import Dim, DType, Graph, Node, dim
+from mcpc.kernel_class import KernelClass
+from mcpc.pipeline import PassContext
+from mcpc.target import Target
+
+from .convolution import PackedConvolution
+from .region import Region
+from .winograd import FORMS, Form
+
+#: What Winograd kernels may add to the weights of a graph, as a share of these.
+MOST_GROWTH = 0.45
+
+#: How much more time than a kernel of larger weights one of smaller weights may take: no prediction is closer.
+MARGIN = 0.1
+
+#: The most times by which a kernel's error may exceed that of a plain sum of products.
+MOST_ERROR = 4.0
+
+#: What it costs to go on to the next run of memory, in multiply-adds of a column.
+RUN_COST = 5
+
+
+class Method(StrEnum):
+    """The kernels of a convolution: conv_few.h, gemm.h (pixels, or runs of them), depthwise.h, conv.h, winograd.h."""
+
+    PLANAR = "planar"
+    POINTWISE = "pointwise"
+    ROWS = "rows"
+    DEPTHWISE = "depthwise"
+    INDIRECT = "indirect"
+    WINOGRAD = "winograd"
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """``operations`` by class as they are executed, ``nbytes`` of stored weights, predicted ``us`` on one core.
+    ``form`` and ``block`` are for winograd.h: its shape's fields."""
+
+    method: Method
+    operations: Mapping[KernelClass, Dim]
+    nbytes: int
+    us: float = 0.0
+    form: Form | None = None
+    block: int = 0
+
+    @property
+    def name(self) -> str:
+        return self.form.name if self.form is not None else self.method
+
+    @property
+    def is_exact_enough(self) -> bool:
+        return self.form is None or self.form.error <= MOST_ERROR
+
+
+Choices = Mapping[int, Candidate]
+
+
+def choose(graph: Graph, target: Target, ctx: PassContext) -> Choices:
+    """The kernel of every convolution with packed weights, by the node's id. What was weighed is recorded in ``ctx``,
+    whose option ``winograd`` forbids these kernels where it is False."""
+    ctx.pass_name = "kernels"
+    sizes, stored = typical_sizes(graph), weight_bytes(graph)
+    allows_winograd = bool(ctx.options.get("winograd", True))
+    nodes: list[Node] = []
+    candidates: list[list[Candidate]] = []
+    for node in graph.all_nodes():
+        conv = PackedConvolution.of(Region.of(node))
+        if conv is None:
+            continue
+        legal = direct(conv, target.nr) + (winograd(conv, target) if allows_winograd else [])
+        nodes.append(node)
+        candidates.append([])
+        for each in legal:
+            work = replace(work_of(node, each.operations), weights=each.nbytes, weight_set=stored).at(sizes)
+            candidates[-1].append(replace(each, us=roofline(work, target).us))
+    chosen = within_budget(candidates, target.big_core.gbps, int(stored * MOST_GROWTH))
+    for node, each, choice in zip(nodes, candidates, chosen, strict=True):
+        if len(each) > 1:
+            ctx.decide(node, choice.name, reason(each, choice), **{f"{c.name} us": c.us for c in each},
+                       bytes=choice.nbytes)  # fmt: skip
+    return {id(node): choice for node, choice in zip(nodes, chosen, strict=True)}
+
+
+def within_budget(candidates: Sequence[Sequence[Candidate]], gbps: float, budget: int) -> list[Candidate]:
+    """One of each. They start from the fastest that store the weights once; then those take more bytes, ``budget`` in
+    all, whose saving a byte is the largest. Reading stored bytes at ``gbps`` counts as time of its own."""
+
+    def cost(candidate: Candidate) -> float:
+        return candidate.us + candidate.nbytes / gbps / 1e3
+
+    chosen = [min((c for c in each if c.form is None), key=lambda c: c.us) for each in candidates]
+    while True:
+        steps = []
+        for index, (now, each) in enumerate(zip(chosen, candidates, strict=True)):
+            for other in each:
+                more, saved = other.nbytes - now.nbytes, cost(now) - cost(other)
+                if other.is_exact_enough and 0 < more <= budget and saved > MARGIN * cost(now):
+                    steps.append((saved / more, index, other))
+        if not steps:
+            return chosen
+        _, index, other = max(steps, key=lambda step: step[0])
+        budget -= other.nbytes - chosen[index].nbytes
+        chosen[index] = other
+
+
+def reason(candidates: Sequence[Candidate], choice: Candidate) -> str:
+    """In words, for people."""
+    fastest = min(candidates, key=lambda c: c.us)
+    if choice is fastest:
+        return "the least predicted time"
+    if not fastest.is_exact_enough and fastest.form is not None:
+        return f"the error of {fastest.name} is {fastest.form.error:g} times that of a sum, {MOST_ERROR:g} are allowed"
+    return f"{fastest.name} does not save enough for its {fastest.nbytes} bytes"
+
+
+def direct(conv: PackedConvolution, nr: int) -> list[Candidate]:
+    """The kernels that store each weight once."""
+    group_out = conv.out_c // conv.groups
+    columns = -(-group_out // nr) * nr
+    depth = conv.taps * conv.group_in
+    products = 2 * conv.pixels * columns
+    nbytes = conv.groups * columns * depth * conv.weight_dtype.bits // 8
+    gemm = {KernelClass.GEMM: dim(products * depth)}
+    planar = Candidate(Method.PLANAR, {KernelClass.CONV_PLANAR: dim(products * depth)}, columns * depth * 4)
+    if conv.is_row_major:
+        return [planar]
+    runs = {KernelClass.CONV: dim(products * conv.groups * conv.taps * (conv.group_in + RUN_COST))}
+    if conv.in_c == 1 and conv.window.dilations[-1] == 1:  # taps of a row follow one another
+        runs = {KernelClass.CONV: dim(products * (depth + RUN_COST * (conv.taps // int(conv.window.kernel[-1]))))}
+    result = [Candidate(Method.INDIRECT, runs, nbytes)]
+    if conv.is_pointwise:
+        result = [Candidate(Method.POINTWISE, gemm, nbytes)]
+    elif conv.is_row_product:
+        result.append(Candidate(Method.ROWS, gemm, nbytes))
+    elif conv.is_depthwise:
+        lanes = -(-conv.out_c // 8) * 8
+        result.append(
+            Candidate(
+                Method.DEPTHWISE,
+                {KernelClass.DEPTHWISE: dim(2 * conv.pixels * lanes * conv.taps)},
+                4 * lanes * conv.taps,
+            )
+        )
+    if conv.in_c == 1 and conv.taps > 1 and conv.reads_planar:  # then row-major is channels-last too
+        result.append(planar)
+    return result
+
+
+def winograd(conv: PackedConvolution, target: Target) -> list[Candidate]:
+    """The kernels of winograd.h."""
+    if (
+        conv.window.kernel != (3, 3)
+        or not conv.is_unit
+        or conv.groups != 1
+        or conv.is_row_major
+        or conv.weight_dtype is not DType.float32
+    ):
+        return []
+    columns = -(-conv.out_c // target.nr) * target.nr
+    result = []
+    for form in FORMS:
+        tiles = form.tiles(conv.y.dims[0], *conv.y.dims[2:])
+        operations = {
+            KernelClass.WINOGRAD: form.products(tiles, conv.in_c, columns),
+            KernelClass.TRANSFORM: form.transforms(tiles, conv.in_c, columns),
+        }
+        nbytes = 4 * form.side**2 * conv.in_c * columns
+        block = form.block(conv.in_c, target.big_core.l2_kib << 10)
+        result.append(Candidate(Method.WINOGRAD, operations, nbytes, form=form, block=block))
+    return result

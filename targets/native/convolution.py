@@ -1,0 +1,98 @@
+"""A convolution with constant weights as kernels see it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mcpc.ir import Dim, DType, TensorType, product
+from mcpc.ops.linear import convolution_of
+from mcpc.ops.window import Window
+
+from .layout import reads_planar
+from .region import Region
+
+
+@dataclass(frozen=True)
+class PackedConvolution:
+    """A Conv over one or two axes whose weights are packed when the code is made. ``x`` and ``y`` are types of the
+    graph's values, ``weight_dtype`` is that of the weights as they are stored. ``reads_planar``: x may be read row-major
+    (:func:`.layout.reads_planar`)."""
+
+    x: TensorType
+    y: TensorType
+    window: Window
+    groups: int
+    group_in: int
+    weight_dtype: DType
+    reads_planar: bool
+
+    @classmethod
+    def of(cls, region: Region) -> PackedConvolution | None:
+        """That of a region; None where it is another operator or form, which :mod:`.emit.windows` takes."""
+        anchor = region.anchor
+        if anchor is None or not anchor.is_op("Conv") or region.is_computed(anchor.input(1)):
+            return None
+        x, weight = region.outer(anchor.inputs[0]), anchor.inputs[1]
+        assert x is not None and weight is not None
+        if x.dtype is not DType.float32 or len(x.type.dims) not in (3, 4):
+            return None
+        convolution = convolution_of(anchor)
+        group_in = weight.type.dims[1]
+        assert isinstance(group_in, int)
+        source = weight.producer.inputs[0] if weight.producer in region.expansions and weight.producer else weight
+        assert source is not None
+        return cls(x.type, region.node.output.type, convolution.window, convolution.groups, group_in, source.dtype,
+                   reads_planar(anchor, x.type))  # fmt: skip
+
+    @property
+    def in_c(self) -> int:
+        return self.group_in * self.groups
+
+    @property
+    def out_c(self) -> int:
+        channels = self.y.dims[1]
+        assert isinstance(channels, int)
+        return channels
+
+    @property
+    def taps(self) -> int:
+        count = product(self.window.kernel)
+        assert isinstance(count, int)
+        return count
+
+    @property
+    def pixels(self) -> Dim:
+        """Of the result, the batch's together."""
+        return product((self.y.dims[0], *self.y.dims[2:]))
+
+    @property
+    def is_row_major(self) -> bool:
+        """Whether x lies row-major, and that is not channels-last too: one channel, or one pixel."""
+        return self.x.layout is None and self.x.dims[1] != 1 and product(self.x.dims[2:]) != 1
+
+    @property
+    def is_unit(self) -> bool:
+        """Whether windows start at every pixel and have no holes."""
+        return all(step == 1 for step in (*self.window.strides, *self.window.dilations))
+
+    @property
+    def is_pointwise(self) -> bool:
+        """Whether every pixel of the result is the product of one of x, in the same place."""
+        unpadded = all(self.window.padding(axis, 1) == (0, 0) for axis in range(len(self.window.pads)))
+        same_size = self.x.dims[2:] == self.y.dims[2:]
+        return self.groups == 1 and self.taps == 1 and same_size and self.is_unit and unpadded
+
+    @property
+    def is_row_product(self) -> bool:
+        """Whether 1-D windows are runs of memory, so that it is a product whose rows overlap."""
+        return (
+            len(self.x.dims) == 3
+            and self.groups == 1
+            and self.x.dims[0] == 1
+            and self.window.dilations == (1,)
+            and self.window.padding(0, self.x.dims[2]) == (0, 0)
+        )
+
+    @property
+    def is_depthwise(self) -> bool:
+        return self.groups == self.in_c == self.out_c and self.groups > 1

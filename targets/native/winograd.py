@@ -1,0 +1,105 @@
+"""Convolution by minimal filtering, F(m x m, 3 x 3): the numbers that kernels/winograd.h takes from here."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mcpc.ir import Dim, dim, product
+from mcpc.ops.context import ceil_div
+
+from .ctext import float_literal
+
+Array = np.ndarray[Any, Any]
+
+#: As in winograd.h, and the widest TILE_LANES and TILE_WIDTH of tile.h.
+RUN, LINE, LANES, WIDTH = 8, 16, 16, 32
+
+#: The share of the second cache that a block of tiles is to take, transformed and multiplied.
+CACHE_SHARE = 0.75
+
+#: Tiles of a block: multiples of the height of a tile of products on AVX2 and AVX-512, as long as they fit.
+BLOCKS = (48, 24, 16, 12, 8, 6, 4)
+
+
+@dataclass(frozen=True)
+class Form:
+    """``points`` are the positive ones. ``error`` is how many times that of a sum of products, one after another, the
+    largest error is on normally distributed data. Operations of a transform of one line of T values, forth and back, in
+    fused multiply-adds."""
+
+    points: tuple[float, ...]
+    error: float
+    forth: int
+    back: int
+
+    @property
+    def size(self) -> int:
+        """m: pixels of a tile along an axis."""
+        return 2 * len(self.points)
+
+    @property
+    def side(self) -> int:
+        """T: points along an axis, and pixels of a tile of the input."""
+        return self.size + 2
+
+    @property
+    def name(self) -> str:
+        return f"winograd {self.size}x{self.size}"
+
+    def tiles(self, batch: Dim, height: Dim, width: Dim) -> Dim:
+        """Tiles of a result [batch, height, width]."""
+        return product((batch, ceil_div(height, self.size), ceil_div(width, self.size)))
+
+    def products(self, tiles: Dim, depth: int, columns: int) -> Dim:
+        """Floating-point operations of the products of all points."""
+        return dim(2 * tiles * self.side**2 * depth * columns)
+
+    def transforms(self, tiles: Dim, depth: int, columns: int) -> Dim:
+        """Floating-point operations of the transforms: the columns that tiles share are transformed once."""
+        lines = self.size + self.side
+        return dim(2 * tiles * lines * (depth * self.forth + columns * self.back))
+
+    def block(self, depth: int, l2_bytes: int) -> int:
+        """Tiles of a block."""
+        limit = l2_bytes * CACHE_SHARE
+        return next((count for count in BLOCKS if 4 * self._block_floats(depth, count) <= limit), BLOCKS[-1])
+
+    def _block_floats(self, depth: int, block: int) -> int:
+        return self.side**2 * (block * (-(-depth // LANES) * LANES + WIDTH) + 2 * LINE)
+
+    def scratch(self, depth: int, block: int) -> int:
+        """Bytes that a worker needs: winograd_f32_scratch."""
+        strip = self.side * (RUN * self.size + 2) * LANES
+        return 4 * (strip + self._block_floats(depth, block))
+
+    def literals(self, block: int) -> str:
+        """The fields of winograd_shape behind the first."""
+        return f"{len(self.points)}, {{{', '.join(map(float_literal, self.points))}}}, {block}"
+
+    def weights(self, taps: Array) -> Array:
+        """[O, I, 3, 3] -> [T * T, I, O]: G w G', computed in float64 and rounded once."""
+        g = self._g()
+        columns, depth = taps.shape[:2]
+        lines = taps.astype(np.float64).reshape(-1, 3) @ g.T
+        squares = np.einsum("at,ntb->nab", g, lines.reshape(-1, 3, self.side))
+        return np.ascontiguousarray(squares.reshape(columns, depth, -1).transpose(2, 1, 0), np.float32)
+
+    def _g(self) -> Array:
+        """[T, 3]: the values of a polynomial of three coefficients at the points, over what the transform of the input
+        leaves out; at infinity its highest coefficient."""
+        points = [0.0, *(sign * point for point in self.points for sign in (1.0, -1.0))]
+        scales = [math.prod(p - q for q in points if q != p) for p in points]
+        rows = [[power / scale for power in (1.0, p, p * p)] for p, scale in zip(points, scales, strict=True)]
+        return np.array([*rows, [0.0, 0.0, 1.0]])
+
+
+#: Errors are those of tests/test_winograd.py. The points of F(4x4) have two thirds of the error of 1 and 2.
+FORMS = (
+    Form((1.0,), 1.0, forth=4, back=4),
+    Form((0.625, 1.5625), 3.0, forth=12, back=12),
+    Form((0.5, 1.0, 2.0), 15.0, forth=24, back=24),
+)
