@@ -35,6 +35,9 @@ PACKAGES = ("mcpc", "onnx", "onnxruntime", "numpy", "ziglang")
 #: What ``precision`` may be.
 PRECISIONS = ("fp32", "fp16")
 
+#: What ``winograd`` may be: chosen by cost, or left out.
+WINOGRAD = ("auto", "off")
+
 #: Default values of inputs start at multiples of this many bytes.
 DEFAULT_ALIGNMENT = 64
 
@@ -48,6 +51,7 @@ def compile(
     dims: Mapping[str, Bound] | None = None,
     freeze_defaults: bool = False,
     precision: str | None = None,
+    winograd: str = "auto",
     passes: str | None = None,
     verify_passes: bool = False,
     emit: Path | str | None = None,
@@ -63,9 +67,10 @@ def compile(
     size stays open), ``dims`` fixes symbolic sizes or bounds them: ``{"N": 4, "W": (32, 2048)}``. ``freeze_defaults``
     makes constants of the initializers that the model also lists as inputs, for callers to override. ``precision``
     is one of :data:`PRECISIONS`, the target's where it is None: "fp16" stores weights as float16 and lets targets that
-    compute in float16 do so; inputs and outputs stay as they are. ``passes`` is pipeline text that replaces the
-    target's. ``verify_passes`` compares with ONNX Runtime after each pass. ``emit`` is
-    a folder that keeps the graph after each pass and the generated C. ``golden`` cases are embedded for the self-test:
+    compute in float16 do so; inputs and outputs stay as they are. ``winograd``
+    "off" leaves out convolution kernels that store more numbers than the model has weights and round a little more.
+    ``passes`` is pipeline text that replaces the target's. ``verify_passes`` compares with ONNX Runtime after each
+    pass. ``emit`` is a folder that keeps the graph after each pass and the generated C. ``golden`` cases are embedded for the self-test:
     that many on sampled inputs, or one for each of the given inputs (arrays by name); None: one, where the model runs
     on sampled inputs (sizes and indices may have to fit in ways that no shape shows). ``sign`` is a PEM file with an
     Ed25519 private key. ``jobs`` limits compiler processes. ``progress`` is called with what is being done, its index
@@ -76,12 +81,15 @@ def compile(
     """
     if precision not in (None, *PRECISIONS):
         raise UsageError("E001", f"there is no precision {precision!r}", hint=f"known: {', '.join(PRECISIONS)}")
+    if winograd not in WINOGRAD:
+        raise UsageError("E001", f"winograd is {winograd!r}", hint=f"known: {', '.join(WINOGRAD)}")
     output = _output_path(model, output)
     require_writable(output)
     description = plugins.find_target(target)
     family = plugins.find_family(description.family)
     ctx = PassContext(
         target=description,
+        options={"winograd": winograd},
         emit=Path(emit) if emit is not None else None,
         verify_passes=verify_passes,
         progress=progress,

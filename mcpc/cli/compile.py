@@ -41,6 +41,12 @@ from mcpc.units import size
     type=click.Choice(["fp32", "fp16"]),
     help="fp16: float16 weights, and float16 arithmetic where the target has it (default: the target's).",
 )
+@click.option(
+    "--winograd",
+    type=click.Choice(["auto", "off"]),
+    default="auto",
+    help="Kernels of 3x3 convolutions that store more weights to multiply less: where they pay (default), or never.",
+)
 @click.option("--passes", metavar="SPEC", help="Passes to run instead of the target's, such as 'fold, simplify, fuse'.")
 @click.option("--verify-passes", is_flag=True, help="Compare with ONNX Runtime after every pass.")
 @click.option(
@@ -69,6 +75,7 @@ def compile_(
     dims: tuple[str, ...],
     freeze_defaults: bool,
     precision: str | None,
+    winograd: str,
     passes: str | None,
     verify_passes: bool,
     emit: Path | None,
@@ -102,6 +109,7 @@ def compile_(
             dims=bounds,
             freeze_defaults=freeze_defaults,
             precision=precision,
+            winograd=winograd,
             passes=passes,
             verify_passes=verify_passes,
             emit=emit,

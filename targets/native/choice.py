@@ -1,8 +1,8 @@
 """Which kernel runs a convolution: that of the least predicted time, as far as the file may grow for it.
 
 Every kernel that is legal is a candidate, with the operations that it executes and the bytes that it stores. Winograd
-kernels store up to 7 times the weights. They are read from memory once a run, which costs time beside the arithmetic, and
-all of them together may add :data:`MOST_GROWTH` to the graph's weights: what saves most a byte goes first.
+kernels store up to 7 times the weights. These are read from memory once a run, which costs time beside the arithmetic,
+and all together they may add :data:`MOST_GROWTH` to the graph's weights: what saves most a byte goes first.
 """
 
 from __future__ import annotations
@@ -71,10 +71,10 @@ Choices = Mapping[int, Candidate]
 
 def choose(graph: Graph, target: Target, ctx: PassContext) -> Choices:
     """The kernel of every convolution with packed weights, by the node's id. What was weighed is recorded in ``ctx``,
-    whose option ``winograd`` forbids these kernels where it is False."""
+    whose option ``winograd`` "off" leaves these kernels out."""
     ctx.pass_name = "kernels"
     sizes, stored = typical_sizes(graph), weight_bytes(graph)
-    allows_winograd = bool(ctx.options.get("winograd", True))
+    allows_winograd = ctx.options.get("winograd", "auto") != "off"
     nodes: list[Node] = []
     candidates: list[list[Candidate]] = []
     for node in graph.all_nodes():

@@ -15,8 +15,8 @@ from .region import Region
 @dataclass(frozen=True)
 class PackedConvolution:
     """A Conv over one or two axes whose weights are packed when the code is made. ``x`` and ``y`` are types of the
-    graph's values, ``weight_dtype`` is that of the weights as they are stored. ``reads_planar``: x may be read row-major
-    (:func:`.layout.reads_planar`)."""
+    graph's values, ``weight_dtype`` is that of the weights as they are stored. ``reads_planar``: x may be read
+    row-major (:func:`.layout.reads_planar`)."""
 
     x: TensorType
     y: TensorType

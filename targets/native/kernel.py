@@ -6,7 +6,7 @@ import copy
 import hashlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -299,6 +299,9 @@ class KernelBuilder:
             ]
         )
         kernel = Kernel(self.label, text)
+        work = work_of(node, self.operations)
+        if self.choice is not None:
+            work = replace(work, weights=self.choice.nbytes)
         return Step(
             node,
             self.region,
@@ -310,7 +313,7 @@ class KernelBuilder:
             tuple(self._symbols),
             tuple(self._sets),
             self.scratch,
-            work_of(node, self.operations),
+            work,
         )
 
 

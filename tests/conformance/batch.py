@@ -36,6 +36,9 @@ class Batch:
 
     cases: tuple[Case, ...]
 
+    #: See :class:`tests.operators.runners.Together`.
+    kernel = ""
+
     @property
     def name(self) -> str:
         return f"{self.cases[0]} {len(self.cases)}"

@@ -89,11 +89,13 @@ JUDGES: dict[str, Callable[[bytes, dict[str, Array], Sequence[str]], dict[str, A
 
 @dataclass
 class Family:
-    """Cases that are compiled together, as one model of this ``opset``."""
+    """Cases that are compiled together, as one model of this ``opset``. ``kernel``: the name of the Winograd kernel that
+    convolutions take where they can, "" for none."""
 
     name: str
     cases: list[Case] = field(default_factory=list)
     opset: int = OPSET
+    kernel: str = ""
 
     def graph(self, name: str, build: Callable[[Graph], Any], **options: Any) -> None:
         """Declare a case. ``build`` adds nodes and returns the output's name, or a list of them."""

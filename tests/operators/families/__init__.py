@@ -36,6 +36,7 @@ from . import (
     storage,
     transposed,
     vision,
+    winograd,
 )
 
 FAMILIES: dict[str, Family] = {
@@ -78,5 +79,6 @@ FAMILIES: dict[str, Family] = {
         few_bits.FAMILY,
         storage.FAMILY,
         empty.FAMILY,
+        *winograd.WINOGRAD,
     )
 }
