@@ -70,11 +70,11 @@ def compile(
     compute in float16 do so; inputs and outputs stay as they are. ``winograd``
     "off" leaves out convolution kernels that store more numbers than the model has weights and round a little more.
     ``passes`` is pipeline text that replaces the target's. ``verify_passes`` compares with ONNX Runtime after each
-    pass. ``emit`` is a folder that keeps the graph after each pass and the generated C. ``golden`` cases are embedded for the self-test:
-    that many on sampled inputs, or one for each of the given inputs (arrays by name); None: one, where the model runs
-    on sampled inputs (sizes and indices may have to fit in ways that no shape shows). ``sign`` is a PEM file with an
-    Ed25519 private key. ``jobs`` limits compiler processes. ``progress`` is called with what is being done, its index
-    and the number of stages. ``finish`` are passes that run behind the target's own.
+    pass. ``emit`` is a folder that keeps the graph after each pass and the generated C. ``golden`` cases are embedded
+    for the self-test: that many on sampled inputs, or one for each of the given inputs (arrays by name); None: one,
+    where the model runs on sampled inputs (sizes and indices may have to fit in ways that no shape shows). ``sign``
+    is a PEM file with an Ed25519 private key. ``jobs`` limits compiler processes. ``progress`` is called with what
+    is being done, its index and the number of stages. ``finish`` are passes that run behind the target's own.
 
     Raises :class:`mcpc.errors.McpcError`; all problems of a model come together. A file at ``output`` is replaced only
     when all went well.

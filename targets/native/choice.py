@@ -88,10 +88,10 @@ def choose(graph: Graph, target: Target, ctx: PassContext) -> Choices:
             work = replace(work_of(node, each.operations), weights=each.nbytes, weight_set=stored).at(sizes)
             candidates[-1].append(replace(each, us=roofline(work, target).us))
     chosen = within_budget(candidates, target.big_core.gbps, int(stored * MOST_GROWTH))
-    for node, each, choice in zip(nodes, candidates, chosen, strict=True):
-        if len(each) > 1:
-            ctx.decide(node, choice.name, reason(each, choice), **{f"{c.name} us": c.us for c in each},
-                       bytes=choice.nbytes)  # fmt: skip
+    for node, weighed, choice in zip(nodes, candidates, chosen, strict=True):
+        if len(weighed) > 1:
+            times = {f"{other.name} us": other.us for other in weighed}
+            ctx.decide(node, choice.name, reason(weighed, choice), **times, bytes=choice.nbytes)
     return {id(node): choice for node, choice in zip(nodes, chosen, strict=True)}
 
 
@@ -102,7 +102,7 @@ def within_budget(candidates: Sequence[Sequence[Candidate]], gbps: float, budget
     def cost(candidate: Candidate) -> float:
         return candidate.us + candidate.nbytes / gbps / 1e3
 
-    chosen = [min((c for c in each if c.form is None), key=lambda c: c.us) for each in candidates]
+    chosen = [fastest_direct(each) for each in candidates]
     while True:
         steps = []
         for index, (now, each) in enumerate(zip(chosen, candidates, strict=True)):
@@ -115,6 +115,11 @@ def within_budget(candidates: Sequence[Sequence[Candidate]], gbps: float, budget
         _, index, other = max(steps, key=lambda step: step[0])
         budget -= other.nbytes - chosen[index].nbytes
         chosen[index] = other
+
+
+def fastest_direct(candidates: Sequence[Candidate]) -> Candidate:
+    """Of those that store each weight once."""
+    return min((c for c in candidates if c.form is None), key=lambda c: c.us)
 
 
 def reason(candidates: Sequence[Candidate], choice: Candidate) -> str:

@@ -89,8 +89,8 @@ JUDGES: dict[str, Callable[[bytes, dict[str, Array], Sequence[str]], dict[str, A
 
 @dataclass
 class Family:
-    """Cases that are compiled together, as one model of this ``opset``. ``kernel``: the name of the Winograd kernel that
-    convolutions take where they can, "" for none."""
+    """Cases that are compiled together, as one model of this ``opset``. ``kernel``: the name of the Winograd kernel
+    that convolutions take where they can, "" for none."""
 
     name: str
     cases: list[Case] = field(default_factory=list)

@@ -25,8 +25,8 @@ from mcpc.container import Kind
 from mcpc.onnx_structure import reads, walk
 from mcpc.pipeline import PassContext, parse_pipeline, run_pipeline
 from mcpc.reference import run_model
-from mcpc.targets.native import family as native
 from mcpc.targets.native import choice, module
+from mcpc.targets.native import family as native
 
 from .case import ONNX, ORT, Family
 from .graphs import Array
