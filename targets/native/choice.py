@@ -27,9 +27,6 @@ MOST_GROWTH = 0.45
 #: How much more time than a kernel of larger weights one of smaller weights may take: no prediction is closer.
 MARGIN = 0.1
 
-#: The most times by which a kernel's error may exceed that of a plain sum of products.
-MOST_ERROR = 4.0
-
 #: What it costs to go on to the next run of memory, in multiply-adds of a column.
 RUN_COST = 5
 
@@ -48,7 +45,8 @@ class Method(StrEnum):
 @dataclass(frozen=True)
 class Candidate:
     """``operations`` by class as they are executed, ``nbytes`` of stored weights, predicted ``us`` on one core.
-    ``form`` and ``block`` are for winograd.h: its shape's fields."""
+    ``form`` and ``block`` are for winograd.h: its shape's fields. ``is_exact``: its errors are in the range of those
+    of others."""
 
     method: Method
     operations: Mapping[KernelClass, Dim]
@@ -56,14 +54,11 @@ class Candidate:
     us: float = 0.0
     form: Form | None = None
     block: int = 0
+    is_exact: bool = True
 
     @property
     def name(self) -> str:
         return self.form.name if self.form is not None else self.method
-
-    @property
-    def is_exact_enough(self) -> bool:
-        return self.form is None or self.form.error <= MOST_ERROR
 
 
 Choices = Mapping[int, Candidate]
@@ -108,7 +103,7 @@ def within_budget(candidates: Sequence[Sequence[Candidate]], gbps: float, budget
         for index, (now, each) in enumerate(zip(chosen, candidates, strict=True)):
             for other in each:
                 more, saved = other.nbytes - now.nbytes, cost(now) - cost(other)
-                if other.is_exact_enough and 0 < more <= budget and saved > MARGIN * cost(now):
+                if other.is_exact and 0 < more <= budget and saved > MARGIN * cost(now):
                     steps.append((saved / more, index, other))
         if not steps:
             return chosen
@@ -127,8 +122,8 @@ def reason(candidates: Sequence[Candidate], choice: Candidate) -> str:
     fastest = min(candidates, key=lambda c: c.us)
     if choice is fastest:
         return "the least predicted time"
-    if not fastest.is_exact_enough and fastest.form is not None:
-        return f"the error of {fastest.name} is {fastest.form.error:g} times that of a sum, {MOST_ERROR:g} are allowed"
+    if not fastest.is_exact:
+        return f"the error of {fastest.name} is too large for so many channels"
     return f"{fastest.name} does not save enough for its {fastest.nbytes} bytes"
 
 
@@ -185,5 +180,6 @@ def winograd(conv: PackedConvolution, target: Target) -> list[Candidate]:
         }
         nbytes = 4 * form.side**2 * conv.in_c * columns
         block = form.block(conv.in_c, target.big_core.l2_kib << 10)
-        result.append(Candidate(Method.WINOGRAD, operations, nbytes, form=form, block=block))
+        is_exact = conv.in_c <= form.deepest
+        result.append(Candidate(Method.WINOGRAD, operations, nbytes, form=form, block=block, is_exact=is_exact))
     return result

@@ -148,10 +148,10 @@ MCP26_INLINE void run_conv(const int64_t *n, void **p) {
               conv_f32(shape_of(n), p[0], p[1], p[2], p[5], bias_and_add, args, begin, end))
 }
 
-/* n[19]: pairs, n[20 ... 22]: points in sixteenths, n[23]: tiles of a block. */
+/* n[19]: pairs, n[20 ... 22]: points in sixteenths, n[23]: tiles of a block, n[24]: channels of a chain. */
 MCP26_INLINE void run_winograd(const int64_t *n, void **p) {
     const void *args[] = {p[3], p[4], &n[8]};
-    winograd_shape w = {shape_of(n), n[19], {}, n[23]};
+    winograd_shape w = {shape_of(n), n[19], {}, n[23], n[24]};
     MCP26_UNROLL for (int64_t i = 0; i < WINOGRAD_PAIRS; i++) w.points[i] = (float)n[20 + i] / 16.0f;
     RUN_UNITS(winograd_f32_units(w), n[18],
               winograd_f32(w, p[0], p[1], p[5], bias_and_add, args, p[2], begin, end))

@@ -197,7 +197,15 @@ def winograd_convolutions(rng: np.random.Generator) -> Iterator[Case]:
         addend, want = normal(rng, *v.output().shape), v.output()
         want[..., : v.out_c] = v.convolve(x[..., : v.in_c], w) + bias + addend[..., : v.out_c]
         points = [round(16 * point) for point in form.points]
-        numbers = [*v.numbers(), ALL if index % 2 else 1, len(points), *points, *[0] * (3 - len(points)), block]
+        numbers = [
+            *v.numbers(),
+            ALL if index % 2 else 1,
+            len(points),
+            *points,
+            *[0] * (3 - len(points)),
+            block,
+            form.chain,
+        ]
         scratch = np.zeros(form.scratch(v.in_c, block) // 4, np.float32)
         buffers = [x, PackedPoints(form.weights(w)), scratch, bias, addend, v.output()]
         yield Case(f"{form.name} {v}", "winograd", numbers, buffers, {5: want}, 1e-4, is_static=True)

@@ -159,3 +159,35 @@ DEFINE_WIDTH(8)
     }
 DEFINE_FEW_WIDTH(1)
 DEFINE_FEW_WIDTH(2)
+
+/* Chains of `chain` columns, whose sums are added in order. */
+MCP26_INLINE void tile_sum_parts(int64_t rows, int64_t vectors, float *sums, const float *const *a, int64_t depth,
+                                 int64_t chain, const float *b, int64_t panel_stride) {
+    const float *left[TILE_ROWS];
+    MCP26_UNROLL for (int64_t i = 0; i < rows; i++) left[i] = a[i];
+    for (int64_t k = 0; k < depth || k == 0; k += chain, b += chain * MCP26_NR) {
+        float part[TILE_SUMS] __attribute__((aligned(64)));
+        tile_sum(rows, vectors, part, left, 1, mcp26_min(chain, depth - k), 0, NULL, b, MCP26_NR, panel_stride, 0);
+        MCP26_UNROLL for (int64_t i = 0; i < rows; i++) left[i] += chain;
+        MCP26_UNROLL for (int64_t i = 0; i < rows * vectors; i++) {
+            tile_vector sum = tile_load(part + i * TILE_LANES);
+            tile_store(sums + i * TILE_LANES, k == 0 ? sum : tile_load(sums + i * TILE_LANES) + sum);
+        }
+    }
+}
+
+#define DEFINE_PARTS(V, R)                                                                                            \
+    static __attribute__((noinline)) void parts_##R##x##V(float *sums, const float *const *a, int64_t depth,          \
+                                                          int64_t chain, const float *b, int64_t panel_stride) {      \
+        tile_sum_parts(R, V, sums, a, depth, chain, b, panel_stride);                                                 \
+    }
+#define CALL_PARTS(V, R) \
+    if (rows == R) parts_##R##x##V(sums, a, depth, chain, b, panel_stride);
+#define DEFINE_PARTS_WIDTH(V)                                                                                         \
+    TILE_HEIGHTS_##V(DEFINE_PARTS)                                                                                    \
+    void mcp26_parts_##V(int64_t rows, float *sums, const float *const *a, int64_t depth, int64_t chain,              \
+                         const float *b, int64_t panel_stride) {                                                      \
+        TILE_HEIGHTS_##V(CALL_PARTS)                                                                                  \
+    }
+DEFINE_PARTS_WIDTH(1)
+DEFINE_PARTS_WIDTH(2)

@@ -36,12 +36,12 @@ enum {
     WINOGRAD_LINE = 16                       /* floats: what keeps points apart in a cache's sets */
 };
 
-/* `block`: tiles of a block, at most. */
+/* `block`: tiles of a block, at most. `chain`: channels that are summed up in one chain, see tile_parts. */
 typedef struct {
     conv_shape s;
     int64_t pairs;
     float points[WINOGRAD_PAIRS];
-    int64_t block;
+    int64_t block, chain;
 } winograd_shape;
 
 /* Polynomials in z = x * x: `outer` is the product of all z - p[i]^2, `inner[i]` that of all others. `power[i][k]` is
@@ -245,8 +245,8 @@ MCP26_INLINE void winograd_strip(winograd_shape w, winograd_plan p, const winogr
             int64_t t = tile_top(cut, k), rows = tile_top(cut, k + 1) - t;
             const float *a[TILE_ROWS]; /* some beyond the tile */
             MCP26_UNROLL for (int64_t r = 0; r < TILE_ROWS; r++) a[r] = v + i * p.v_point + (t + r) * p.v_tile;
-            tile_core(rows, vectors, m + i * p.m_point + t * vectors * TILE_LANES, a, 1, w.s.in_c, b, MCP26_NR,
-                      panel_stride, 0);
+            tile_parts(rows, vectors, m + i * p.m_point + t * vectors * TILE_LANES, a, w.s.in_c, w.chain, b,
+                       panel_stride);
         }
     }
     for (int64_t t = begin; t < end; t++) {
