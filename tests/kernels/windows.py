@@ -11,7 +11,7 @@ import numpy as np
 
 from mcpc.targets.native.winograd import FORMS
 
-from .case import ALL, Array, Case, Packed, normal, pack, untouched
+from .case import ALL, Array, Case, Packable, Packed, normal, pack, untouched
 
 
 @dataclass
@@ -207,7 +207,7 @@ def winograd_convolutions(rng: np.random.Generator) -> Iterator[Case]:
             form.chain,
         ]
         scratch = np.zeros(form.scratch(v.in_c, block) // 4, np.float32)
-        buffers = [x, PackedPoints(form.weights(w)), scratch, bias, addend, v.output()]
+        buffers: list[Array | Packable] = [x, PackedPoints(form.weights(w)), scratch, bias, addend, v.output()]
         yield Case(f"{form.name} {v}", "winograd", numbers, buffers, {5: want}, 1e-4, is_static=True)
 
 
