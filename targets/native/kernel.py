@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import hashlib
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -125,7 +124,7 @@ class KernelBuilder:
         self.units = "1"
         self.grain = "1"
         self.scratch = 0
-        self.operations: Mapping[KernelClass, Dim] | None = None
+        self.operations: dict[KernelClass, Dim] | None = None
         self._operands: list[Operand] = []
         self._functions: list[str] = []
         self._lines: list[str] = []

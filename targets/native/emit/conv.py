@@ -23,7 +23,7 @@ def conv(b: KernelBuilder) -> None:
     assert form is not None and choice is not None
     taps = quantize.stored(b, b.anchor.input(1))
     epilogue = b.epilogue_with(optional_weights(b, b.anchor.input(2)))
-    b.operations = choice.operations
+    b.operations = dict(choice.operations)
     WRITERS[choice.method](b, form, choice, taps, epilogue)
 
 
