@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -53,6 +53,12 @@ class Family(Protocol):
     def ways(self, definition: OpDef) -> Sequence[str]:
         """How code runs an operator, in a word or two each (``kernel``, ``view``); none where there is no code. What
         the reader replaces need not be known."""
+        ...
+
+    def tunable(self, graph: Graph, target: Target) -> Mapping[str, Mapping[str, str]]:
+        """What may be measured: kernels by name, and for each the steps that can take it, a key by the step's name that
+        is the same where the same is computed. :meth:`build` takes a kernel that ``ctx.options["kernel"]`` names where
+        it can, and chooses by ``ctx.options["times"]`` (:mod:`mcpc.tuning`)."""
         ...
 
     def build(self, graph: Graph, target: Target, ctx: PassContext, jobs: int | None) -> Build:

@@ -27,6 +27,7 @@ from mcpc.sample_inputs import sample_inputs
 from mcpc.sensitivity import coarsest_rounding, tolerances
 from mcpc.size_options import Bound, Shape
 from mcpc.target import Target
+from mcpc.tuning import measured_times, require_host
 from mcpc.verification import RTOL
 
 #: The packages whose versions an artifact states, since they may change its bytes.
@@ -52,6 +53,7 @@ def compile(
     freeze_defaults: bool = False,
     precision: str | None = None,
     winograd: str = "auto",
+    tune: bool = False,
     passes: str | None = None,
     verify_passes: bool = False,
     emit: Path | str | None = None,
@@ -69,6 +71,7 @@ def compile(
     is one of :data:`PRECISIONS`, the target's where it is None: "fp16" stores weights as float16 and lets targets that
     compute in float16 do so; inputs and outputs stay as they are. ``winograd``
     "off" leaves out convolution kernels that store more numbers than the model has weights and round a little more.
+    ``tune`` measures on this machine, which has to be the target, the kernels that there are to choose between.
     ``passes`` is pipeline text that replaces the target's. ``verify_passes`` compares with ONNX Runtime after each
     pass. ``emit`` is a folder that keeps the graph after each pass and the generated C. ``golden`` cases are embedded
     for the self-test: that many on sampled inputs, or one for each of the given inputs (arrays by name); None: one,
@@ -83,6 +86,8 @@ def compile(
         raise UsageError("E001", f"there is no precision {precision!r}", hint=f"known: {', '.join(PRECISIONS)}")
     if winograd not in WINOGRAD:
         raise UsageError("E001", f"winograd is {winograd!r}", hint=f"known: {', '.join(WINOGRAD)}")
+    if tune:
+        require_host(plugins.find_target(target))
     output = _output_path(model, output)
     require_writable(output)
     description = plugins.find_target(target)
@@ -109,6 +114,8 @@ def compile(
     if (precision or description.precision) == "fp16":
         series = halved(series, available)
     graph = run_pipeline(graph, [*series, *family.passes(description), *finish], ctx)
+    if tune:
+        ctx.options = {**ctx.options, "times": measured_times(graph, description, family, jobs)}
     build = family.build(graph, description, ctx, jobs)
     cases = _default_case(graph, original, ctx) if golden is None else golden_cases(graph, original, golden)
     meta = metadata(graph, description, build, ctx)

@@ -47,6 +47,9 @@ from mcpc.units import size
     default="auto",
     help="Kernels of 3x3 convolutions that store more weights to multiply less: where they pay (default), or never.",
 )
+@click.option(
+    "--tune", is_flag=True, help="Measure kernels on this machine before choosing (the target must be its own)."
+)
 @click.option("--passes", metavar="SPEC", help="Passes to run instead of the target's, such as 'fold, simplify, fuse'.")
 @click.option("--verify-passes", is_flag=True, help="Compare with ONNX Runtime after every pass.")
 @click.option(
@@ -76,6 +79,7 @@ def compile_(
     freeze_defaults: bool,
     precision: str | None,
     winograd: str,
+    tune: bool,
     passes: str | None,
     verify_passes: bool,
     emit: Path | None,
@@ -110,6 +114,7 @@ def compile_(
             freeze_defaults=freeze_defaults,
             precision=precision,
             winograd=winograd,
+            tune=tune,
             passes=passes,
             verify_passes=verify_passes,
             emit=emit,

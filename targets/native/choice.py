@@ -7,11 +7,11 @@ and all together they may add :data:`MOST_GROWTH` to the graph's weights: what s
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from mcpc.cost_model import roofline, typical_sizes, weight_bytes, work_of
+from mcpc.cost_model import bandwidth, roofline, typical_sizes, weight_bytes, work_of
 from mcpc.ir import Dim, DType, Graph, Node, dim
 from mcpc.kernel_class import KernelClass
 from mcpc.pipeline import PassContext
@@ -46,7 +46,7 @@ class Method(StrEnum):
 class Candidate:
     """``operations`` by class as they are executed, ``nbytes`` of stored weights, predicted ``us`` on one core.
     ``form`` and ``block`` are for winograd.h: its shape's fields. ``is_exact``: its errors are in the range of those
-    of others."""
+    of others. ``is_measured``: so is ``us``."""
 
     method: Method
     operations: Mapping[KernelClass, Dim]
@@ -55,6 +55,7 @@ class Candidate:
     form: Form | None = None
     block: int = 0
     is_exact: bool = True
+    is_measured: bool = False
 
     @property
     def name(self) -> str:
@@ -65,29 +66,53 @@ Choices = Mapping[int, Candidate]
 
 
 def choose(graph: Graph, target: Target, ctx: PassContext) -> Choices:
-    """The kernel of every convolution with packed weights, by the node's id. What was weighed is recorded in ``ctx``,
-    whose option ``winograd`` "off" leaves these kernels out."""
+    """The kernel of every convolution with packed weights, by the node's id; what was weighed is recorded in ``ctx``.
+
+    Of its options ``winograd`` "off" leaves these kernels out, ``times`` holds measured times (:mod:`mcpc.tuning`),
+    ``kernel`` names the one to take wherever it is legal.
+    """
     ctx.pass_name = "kernels"
-    sizes, stored = typical_sizes(graph), weight_bytes(graph)
-    allows_winograd = ctx.options.get("winograd", "auto") != "off"
     nodes: list[Node] = []
-    candidates: list[list[Candidate]] = []
+    candidates: list[Sequence[Candidate]] = []
+    for node, each in weighed(graph, target, ctx.options.get("times", {})):
+        nodes.append(node)
+        candidates.append(each if ctx.options.get("winograd", "auto") != "off" else [c for c in each if c.form is None])
+    if "kernel" in ctx.options:
+        named = [[c for c in each if c.name == ctx.options["kernel"]] for each in candidates]
+        chosen = [given[0] if given else fastest_direct(each) for given, each in zip(named, candidates, strict=True)]
+    else:
+        stored = weight_bytes(graph)
+        chosen = within_budget(candidates, bandwidth(target.big_core, stored), int(stored * MOST_GROWTH))
+    for node, rivals, choice in zip(nodes, candidates, chosen, strict=True):
+        if len(rivals) > 1:
+            times = {f"{other.name} us": other.us for other in rivals}
+            ctx.decide(node, choice.name, reason(rivals, choice), **times, bytes=choice.nbytes)
+    return {id(node): choice for node, choice in zip(nodes, chosen, strict=True)}
+
+
+def weighed(graph: Graph, target: Target, times: Mapping[str, float]) -> Iterator[tuple[Node, list[Candidate]]]:
+    """The convolutions with packed weights and their candidates, each with the time from ``times``, else predicted."""
+    sizes, stored = typical_sizes(graph), weight_bytes(graph)
     for node in graph.all_nodes():
         conv = PackedConvolution.of(Region.of(node))
         if conv is None:
             continue
-        legal = direct(conv, target.nr) + (winograd(conv, target) if allows_winograd else [])
-        nodes.append(node)
-        candidates.append([])
-        for each in legal:
+        candidates = []
+        for each in direct(conv, target.nr) + winograd(conv, target):
             work = replace(work_of(node, each.operations), weights=each.nbytes, weight_set=stored).at(sizes)
-            candidates[-1].append(replace(each, us=roofline(work, target).us))
-    chosen = within_budget(candidates, target.big_core.gbps, int(stored * MOST_GROWTH))
-    for node, weighed, choice in zip(nodes, candidates, chosen, strict=True):
-        if len(weighed) > 1:
-            times = {f"{other.name} us": other.us for other in weighed}
-            ctx.decide(node, choice.name, reason(weighed, choice), **times, bytes=choice.nbytes)
-    return {id(node): choice for node, choice in zip(nodes, chosen, strict=True)}
+            measured = times.get(f"{key_of(node)}|{each.name}")
+            us = roofline(work, target).us if measured is None else measured
+            candidates.append(replace(each, us=us, is_measured=measured is not None))
+        yield node, candidates
+
+
+def key_of(node: Node) -> str:
+    """What a convolution computes, as far as its time depends on it."""
+    region = Region.of(node)
+    conv = PackedConvolution.of(region)
+    assert conv is not None
+    shapes = [str(value.type) for value in (*node.inputs, *node.outputs) if value is not None]
+    return f"{region.label} {conv.window} {conv.groups} {' '.join(shapes)}"
 
 
 def within_budget(candidates: Sequence[Sequence[Candidate]], gbps: float, budget: int) -> list[Candidate]:
@@ -121,7 +146,7 @@ def reason(candidates: Sequence[Candidate], choice: Candidate) -> str:
     """In words, for people."""
     fastest = min(candidates, key=lambda c: c.us)
     if choice is fastest:
-        return "the least predicted time"
+        return f"the least {'measured' if choice.is_measured else 'predicted'} time"
     if not fastest.is_exact:
         return f"the error of {fastest.name} is too large for so many channels"
     return f"{fastest.name} does not save enough for its {fastest.nbytes} bytes"

@@ -16,7 +16,7 @@ from mcpc.cost_model import Work, leaves, roofline, takes_longer, typical_sizes,
 from mcpc.dim_range import MOST_BYTES
 from mcpc.errors import ModelError, Problems
 from mcpc.halves import Widen
-from mcpc.ir import Graph, Value, dim, is_static
+from mcpc.ir import Graph, Node, Value, dim, is_static
 from mcpc.ops.contrib import Contrib
 from mcpc.pipeline import Pass, PassContext
 from mcpc.target import Target, Variant
@@ -25,7 +25,7 @@ from . import coverage, emit, module, quantized
 from .absorb import AbsorbWeights
 from .address import Address
 from .arena import Arena
-from .choice import choose
+from .choice import choose, key_of, weighed
 from .ctext import size
 from .image import flatten
 from .kernel import Operand, State, Step, Symbols, Workspace
@@ -76,6 +76,15 @@ class NativeFamily:
     def ways(self, definition: ops.OpDef) -> Sequence[str]:
         """See :class:`mcpc.codegen.Family`."""
         return coverage.ways(definition)
+
+    def tunable(self, graph: Graph, target: Target) -> Mapping[str, Mapping[str, str]]:
+        """See :class:`mcpc.codegen.Family`."""
+        result: dict[str, dict[str, str]] = {}
+        for node, candidates in weighed(graph, target, {}):
+            if len(candidates) > 1:
+                for each in candidates:
+                    result.setdefault(each.name, {})[step_name(node)] = key_of(node)
+        return result
 
     def build(self, graph: Graph, target: Target, ctx: PassContext, jobs: int | None) -> Build:
         """Generate, compile and check the code of ``graph`` for every variant of ``target``.
@@ -185,9 +194,8 @@ def _record(
 ) -> StepT:
     node = step.node
     cost = ops.get(node).cost(node)
-    names = [inner.name for inner in leaves(node) if inner.name] if node.body is not None else [node.name]
     return StepT(
-        name=node.output.name if not any(names) else "+".join(dict.fromkeys(names)),
+        name=step_name(node),
         op=step.region.label,
         kernel=step.kernel.label,
         shards=sorted(set(shards)),
@@ -196,6 +204,12 @@ def _record(
         predictedUs=roofline(work.at(typical), target).us,
         shape=str(node.output.type),
     )
+
+
+def step_name(node: Node) -> str:
+    """What reports call the step of a node: the names of all that it computes."""
+    names = [inner.name for inner in leaves(node) if inner.name] if node.body is not None else [node.name]
+    return node.output.name if not any(names) else "+".join(dict.fromkeys(names))
 
 
 def compile_variant(units: Sequence[Unit], target: Target, variant: Variant, jobs: int | None) -> Code:

@@ -1,0 +1,94 @@
+"""Measures on this machine what code generation can choose between (``mcpc compile --tune``).
+
+The network is built once with each kernel that a family offers, wherever that is legal, and profiled: so each layer
+meets the caches as it does in use, with its weights in memory. Times are kept in the user's cache by what a layer
+computes, by processor and by the versions that code depends on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+import statistics
+import tempfile
+from importlib.metadata import version
+from pathlib import Path
+
+from mcpc.artifact import Contents, write_artifact
+from mcpc.cache import cache_dir
+from mcpc.codegen import Family
+from mcpc.errors import UsageError
+from mcpc.ir import Graph
+from mcpc.pipeline import PassContext
+from mcpc.target import Target
+
+#: Runs of a network, the first of which does not count.
+RUNS = 6
+
+#: Microseconds by a layer's key and the kernel's name, joined by a bar.
+Times = dict[str, float]
+
+
+def measured_times(graph: Graph, target: Target, family: Family, jobs: int | None = None) -> Times:
+    """The times of all that :meth:`Family.tunable` offers for ``graph``, which is shaped for the family.
+
+    UsageError E001 where this machine does not run the target's code.
+    """
+    require_host(target)
+    place = _place(target)
+    try:
+        times: Times = json.loads(place.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        times = {}
+    for kernel, layers in family.tunable(graph, target).items():
+        missing = {name: key for name, key in layers.items() if f"{key}|{kernel}" not in times}
+        if missing:
+            measured = _profile(graph, target, family, kernel, jobs)
+            times |= {f"{key}|{kernel}": measured[name] for name, key in missing.items() if name in measured}
+    with tempfile.NamedTemporaryFile("w", dir=place.parent, suffix=".json", delete=False, encoding="utf-8") as file:
+        json.dump(times, file, indent=1, sort_keys=True)
+    Path(file.name).replace(place)
+    return times
+
+
+def require_host(target: Target) -> None:
+    from mcpc.runtime_api import cpu_has
+
+    machine = platform.machine().lower().replace("amd64", "x86_64").replace("arm64", "aarch64")
+    features = target.variants[0].features if target.variants else ()
+    if not target.triple.startswith(f"{machine}-") or not all(map(cpu_has, features)):
+        raise UsageError("E001", f"--tune measures on this machine, which does not run code for {target.name}")
+
+
+def _profile(graph: Graph, target: Target, family: Family, kernel: str, jobs: int | None) -> Times:
+    """Median microseconds of each step by its name, with ``kernel`` wherever that is legal."""
+    from mcpc.compiler import metadata
+    from mcpc.loader import load
+    from mcpc.sample_inputs import sample_inputs
+
+    ctx = PassContext(target=target, options={"kernel": kernel})
+    build = family.build(graph, target, ctx, jobs)
+    feeds = sample_inputs(graph.inputs, 0, bounds=graph.bounds)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "tune.mcp26bin"
+        write_artifact(path, Contents(metadata(graph, target, build, ctx), build.code, build.shards, []))
+        with load(path, threads=1) as session:
+            profiles = [session.profile(feeds) for _ in range(RUNS)][1:]
+    steps = zip(*profiles, strict=True)
+    return {runs[0]["name"]: 1e3 * statistics.median(step["ms"] for step in runs) for runs in steps}
+
+
+def _place(target: Target) -> Path:
+    """The file of the times for this processor, target and version."""
+    parts = [_processor(), target.name, str(target.variants), version("mcpc"), version("ziglang")]
+    return cache_dir("tuning") / f"{hashlib.sha256(chr(0).join(parts).encode()).hexdigest()[:20]}.json"
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor()
+    about = [line for line in lines if line.startswith(("model name", "CPU implementer", "CPU part"))]
+    return "\n".join(dict.fromkeys(about))
