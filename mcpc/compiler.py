@@ -13,6 +13,7 @@ from mcpc import abi, onnx_reader, onnx_writer, plugins
 from mcpc._schema import DecisionT, DefaultValueT, DimRefT, KeyValueT, MetaT, NumberT, PassRecordT, SymbolT, TensorT
 from mcpc.artifact import Contents, Golden, write_artifact
 from mcpc.codegen import Build
+from mcpc.coefficients import digest
 from mcpc.dim_range import MOST_BYTES, largest
 from mcpc.dim_text import format_dim
 from mcpc.dtypes import BY_NAME
@@ -190,6 +191,8 @@ def metadata(graph: Graph, target: Target, build: Build, ctx: PassContext) -> Me
     provenance = {
         **{f"version.{name}": version(name) for name in PACKAGES},
         "target": target.name,
+        "target.coefficients": digest(target),
+        **({"target.measured": target.measured.date} if target.measured is not None else {}),
         **graph.metadata,
     }
     return MetaT(

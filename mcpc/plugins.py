@@ -13,6 +13,7 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from mcpc.coefficients import overlaid
 from mcpc.errors import McpcError, TargetError
 from mcpc.pipeline import Pass, PipelineError, suggest
 from mcpc.runtime_api import cpu_has
@@ -37,8 +38,9 @@ def targets() -> dict[str, Path]:
 
 
 def find_target(name: str) -> Target:
-    """The description of a target. Raises :class:`TargetError` E300 where there is none, E303 where it is malformed."""
-    return read_target(_find(name, targets(), "target"), cpu_has)
+    """The description of a target, with what was measured of it on this machine. Raises :class:`TargetError` E300 where
+    there is none, E303 where it is malformed."""
+    return overlaid(read_target(_find(name, targets(), "target"), cpu_has))
 
 
 def find_family(name: str) -> Family:

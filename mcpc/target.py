@@ -53,10 +53,21 @@ class Core:
 
 
 @dataclass(frozen=True)
+class Measured:
+    """When and on which processor the coefficients of the first core were measured. ``classes`` are those of which
+    kernels were timed; the others are scaled like products are."""
+
+    date: str
+    processor: str
+    classes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Target:
     """A target description. ``nr`` is the width of a packed weight panel in columns; all variants share it.
     ``registers`` are vectors of 8 floats that a core has names for. ``launch_us`` is the cost of starting a step,
-    ``parallel_us`` that of handing it to the thread pool.
+    ``parallel_us`` that of handing it to the thread pool. ``measured``: None where all coefficients are the
+    description's.
     ``precision`` is that of artifacts for which none is asked for."""
 
     name: str
@@ -72,6 +83,7 @@ class Target:
     alignment: int = 64
     launch_us: float = 0.1
     parallel_us: float = 5.0
+    measured: Measured | None = None
     precision: str = "fp32"
 
     @property

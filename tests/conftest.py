@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -18,6 +18,14 @@ DeviceRun = Callable[..., "subprocess.CompletedProcess[str]"]
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--bless", action="store_true", help="rewrite the golden files with what the passes now make")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def described_targets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Targets are what their descriptions say, whatever the user has measured."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MCPC_CONFIG_DIR", str(tmp_path_factory.mktemp("config")))
+        yield
 
 
 @pytest.fixture(scope="session")

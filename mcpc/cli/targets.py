@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from mcpc.cli import console
 from mcpc.cli.options import json_option, target_option
+
+if TYPE_CHECKING:
+    from mcpc.target import Core
 
 
 class _Verbs(click.Group):
@@ -23,6 +28,7 @@ def targets() -> None:
     Example:
       mcpc targets list
       mcpc targets show rock5b
+      mcpc targets calibrate host
       mcpc targets ops --target rock5b
     """
 
@@ -72,10 +78,65 @@ def show(name: str, as_json: bool) -> None:
             f"  core      {core.count} x {core.name}, {core.mhz} MHz, {caches}; "
             f"{core.gflops:g} GFLOP/s, {core.gbps:g} GB/s ({core.source})"
         )
+        click.echo(_coefficients(core, target.launch_us))
+    if target.measured is not None:
+        rest = sorted(set(target.big_core.rates) - set(target.measured.classes))
+        click.echo(
+            f"  measured  {target.measured.date} on {target.measured.processor}: the coefficients of the first core"
+            + (f", but for {', '.join(rest)}, which are scaled like gemm" if rest else "")
+        )
+    else:
+        click.echo(
+            f"  measured  nothing; `mcpc targets calibrate {target.name}` does it on a machine that runs its code"
+        )
     for variant in target.variants:
         click.echo(
             f"  variant   {variant.name} ({variant.mcpu}), needs {', '.join(variant.features) or 'nothing more'}"
         )
+
+
+def _coefficients(core: Core, launch_us: float) -> str:
+    levels = (("L1", core.l1_gbps), ("L2", core.l2_gbps), ("L3", core.l3_gbps), ("memory", core.gbps))
+    bandwidths = ", ".join(f"{name} {rate:g} GB/s" for name, rate in levels if rate)
+    rates = [f"{kind} {rate:g}" for kind, rate in core.rates.items()]
+    lines = [", ".join(rates[start : start + 6]) for start in range(0, len(rates), 6)]
+    return "\n".join(
+        [
+            f"    data    {bandwidths}; {launch_us:g} us a step",
+            f"    rates   {lines[0]}",
+            *(f"            {line}" for line in lines[1:]),
+        ]
+    )
+
+
+@targets.command()
+@click.argument("name")
+@click.option("-q", "--quiet", is_flag=True, help="Print errors only.")
+@json_option
+def calibrate(name: str, quiet: bool, as_json: bool) -> None:
+    """Measure what the cost model takes of a target, on this machine, for half a minute.
+
+    The result is kept in the user's configuration (MCPC_CONFIG_DIR, else ~/.config/mcpc) and used by every compilation
+    for this target on a processor of the same name.
+
+    \b
+    Example:
+      mcpc targets calibrate host
+      mcpc targets show host
+    """
+    from mcpc import coefficients
+    from mcpc.plugins import find_target
+    from mcpc.target_calibration import calibrate as measure
+
+    with console.progress_bar(quiet or as_json) as progress:
+        target = measure(find_target(name), progress=progress)
+    assert target.measured is not None
+    path = coefficients.save(target, target.measured)
+    if as_json:
+        console.print_json({"file": str(path), "digest": coefficients.digest(target), **target.to_json()})
+    elif not quiet:
+        click.echo(_coefficients(target.big_core, target.launch_us))
+        click.echo(f"written: {path}")
 
 
 @targets.command("ops")
