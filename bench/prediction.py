@@ -21,13 +21,14 @@ import time
 from pathlib import Path
 from typing import Any
 
-from compare import MODELS, RESULTS, model_file, processor
+import onnx
+from compare import MODELS, RESULTS
 from scipy.stats import spearmanr
 
-from mcpc.coefficients import digest
+from mcpc.coefficients import digest, processor
 from mcpc.compiler import compile as compile_model
 from mcpc.loader import load
-from mcpc.models import samples
+from mcpc.models import builders, samples, zoo
 from mcpc.plugins import find_target
 
 #: Steps shorter than this, in milliseconds, are not compared.
@@ -111,7 +112,8 @@ def main() -> None:
             artifact = folder / f"{name}.mcp26bin"
             if not artifact.exists():
                 shapes = {key: array.shape for key, array in samples.feeds(name).items()}
-                compile_model(model_file(name, folder), options.target, artifact, input_shapes=shapes, golden=0)
+                model = onnx.load(zoo.fetch(name)) if name in zoo.entries() else builders.build(name)
+                compile_model(model.SerializeToString(), options.target, artifact, input_shapes=shapes, golden=0)
             if not options.compile_only:
                 every[name] = profile(artifact, name, options.seconds)
                 print(f"{name}: {agreement(every[name])}", flush=True)

@@ -74,7 +74,7 @@ def overlaid(target: Target) -> Target:
         if measured.processor != processor():
             return target
         rates = {kind: float(table["rates"][kind]) for kind in KernelClass}
-        numbers = {name: float(table[name]) for name in BANDWIDTHS}
+        numbers: dict[str, Any] = {name: float(table[name]) for name in BANDWIDTHS}
         launch_us = float(table["launch_us"])
     except FileNotFoundError:
         return target

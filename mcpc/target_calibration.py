@@ -207,7 +207,7 @@ def calibrate(
         build(probe)
         rates[kind] = _rate(probe.model(), measure, launch_us)
     progress("memory", len(stages) - 1, len(stages))
-    bandwidths = _bandwidths(target.big_core, measure)
+    bandwidths: dict[str, Any] = {**_bandwidths(target.big_core, measure)}
     core = target.big_core
     scale = rates[KernelClass.GEMM] / core.rates[KernelClass.GEMM]
     measured = Measured(datetime.date.today().isoformat(), coefficients.processor(), tuple(map(str, rates)))
