@@ -68,7 +68,8 @@ class Target:
     ``registers`` are vectors of 8 floats that a core has names for. ``launch_us`` is the cost of starting a step,
     ``parallel_us`` that of handing it to the thread pool. ``measured``: None where all coefficients are the
     description's.
-    ``precision`` is that of artifacts for which none is asked for."""
+    ``precision`` is that of artifacts for which none is asked for;
+    ``half_arithmetic``: at float16 precision, this is what products compute in."""
 
     name: str
     description: str
@@ -85,6 +86,7 @@ class Target:
     parallel_us: float = 5.0
     measured: Measured | None = None
     precision: str = "fp32"
+    half_arithmetic: bool = False
 
     @property
     def big_core(self) -> Core:

@@ -27,6 +27,7 @@ from .address import Address
 from .arena import Arena
 from .choice import choose, key_of, weighed
 from .ctext import size
+from .half_arithmetic import ComputeHalves
 from .image import flatten
 from .kernel import Operand, State, Step, Symbols, Workspace
 from .layout import AssignLayouts
@@ -55,7 +56,7 @@ class NativeFamily:
     """See :class:`mcpc.codegen.Family`."""
 
     def passes(self, target: Target) -> Sequence[Pass]:
-        return (Widen(), LowerQuantized(), Lower(), AbsorbWeights(), AssignLayouts(), FuseSeparable())
+        return (Widen(), LowerQuantized(), Lower(), AbsorbWeights(), AssignLayouts(), ComputeHalves(), FuseSeparable())
 
     def declined(self, graph: Graph) -> list[ModelError]:
         """See :class:`mcpc.codegen.Family`."""

@@ -28,7 +28,7 @@ FRAME_LIMIT = 16 * 1024
 _KERNELS = Path(__file__).parent / "kernels"
 
 #: Part of every image: the memory functions that clang may call unasked, and the cores that kernels share.
-COMMON_UNITS = (_KERNELS / "mem.c", _KERNELS / "cores.c", _KERNELS / "cores_i8.c")
+COMMON_UNITS = tuple(_KERNELS / name for name in ("mem.c", "cores.c", "cores_f16.c", "cores_i8.c"))
 
 _COMPILE_FLAGS = (
     "-std=c11",

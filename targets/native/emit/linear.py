@@ -9,7 +9,7 @@ from mcpc.kernel_class import KernelClass
 
 from ..iteration import rows_and_columns, steps_of
 from ..kernel import Array, KernelBuilder, unsupported
-from . import quantize
+from . import half, quantize
 from .product import plain_matmul
 from .quantize import Stored
 from .registry import emits
@@ -91,6 +91,9 @@ def gemm(
 @emits("Gemm")
 def gemm_node(b: KernelBuilder) -> None:
     """Y = alpha A' B' + beta C; the lowering has turned A' into A."""
+    if b.anchor.output.dtype is DType.float16:
+        half.gemm_node(b)
+        return
     expect_float32(b)
     anchor = b.anchor
     a, w, c = anchor.inputs[0], anchor.inputs[1], anchor.input(2)
@@ -112,6 +115,9 @@ def gemm_node(b: KernelBuilder) -> None:
 
 @emits("MatMul")
 def matmul(b: KernelBuilder) -> None:
+    if b.anchor.output.dtype is DType.float16:
+        half.gemm_node(b)
+        return
     if b.outer(b.anchor.inputs[0]).dtype is not DType.float32:
         plain_matmul(b)
         return

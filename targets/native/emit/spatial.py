@@ -15,7 +15,7 @@ from .registry import emits
 MOST_AXES = 3
 
 #: Element types that maxima are taken of; sums are of floats.
-SUFFIXES = {DType.float32: "f32", DType.float64: "f64", DType.int8: "i8", DType.uint8: "u8"}
+SUFFIXES = {DType.float16: "f16", DType.float32: "f32", DType.float64: "f64", DType.int8: "i8", DType.uint8: "u8"}
 KINDS = {"MaxPool": "POOL_MAX", "AveragePool": "POOL_AVERAGE", "LpPool": "POOL_LP"}
 
 

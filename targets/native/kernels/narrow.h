@@ -16,6 +16,14 @@ typedef _Float16 v8h __attribute__((ext_vector_type(8)));
 MCP26_INLINE v8f v8f_from_half(v8w bits) { return __builtin_convertvector((v8h)bits, v8f); }
 MCP26_INLINE v8w half_from_v8f(v8f x) { return (v8w)__builtin_convertvector(x, v8h); }
 
+/* float16 in memory, float32 in registers: for macros over a vector and its elements. */
+typedef v8f half8;
+MCP26_INLINE v8f half8_load_all(const uint16_t *p) { return v8f_from_half(v8w_load_all(p)); }
+MCP26_INLINE v8f half8_load(const uint16_t *p, int64_t lanes) { return v8f_from_half(v8w_load(p, lanes)); }
+MCP26_INLINE void half8_store_all(uint16_t *p, v8f v) { v8w_store_all(p, half_from_v8f(v)); }
+MCP26_INLINE void half8_store(uint16_t *p, v8f v, int64_t lanes) { v8w_store(p, half_from_v8f(v), lanes); }
+MCP26_INLINE v8f half8_splat(float x) { return v8f_splat(x); }
+
 /* float16 operators whose results are operands, perhaps with another sign, or whole numbers, and the square root, which is
  * still to be rounded. Where the processor computes float16 they do. Other operators that round a float32 result once (+,
  * -, *, /) the compiler computes in float16 by itself: the numbers are the same. */

@@ -144,8 +144,10 @@ MCP26_INLINE int64_t pool_row(pool_shape s, int64_t u, pool_span *spans) {
 
 POOL_DEFINE_FLOAT(pool_f32, v8f, float)
 POOL_DEFINE_FLOAT(pool_f64, v8d, double)
+POOL_DEFINE_FLOAT(pool_f16, v8f, float) /* of float16 in memory */
 POOL_DEFINE(pool_f32, v8f, v8i, float, pool_f32_neutral, pool_f32_join, pool_f32_finish)
 POOL_DEFINE(pool_f64, v8d, v8l, double, pool_f64_neutral, pool_f64_join, pool_f64_finish)
+POOL_DEFINE(pool_f16, half8, v8i, uint16_t, pool_f16_neutral, pool_f16_join, pool_f16_finish)
 POOL_DEFINE(pool_i8, v8c, v8c, int8_t, POOL_I8_NEUTRAL, POOL_INT_JOIN, POOL_INT_FINISH)
 POOL_DEFINE(pool_u8, v8b, v8c, uint8_t, POOL_U8_NEUTRAL, POOL_INT_JOIN, POOL_INT_FINISH)
 
@@ -182,6 +184,7 @@ MCP26_INLINE int64_t pool_global_units(int64_t batch, int64_t channels) {
     }
 POOL_DEFINE_GLOBAL(f32, v8f, float)
 POOL_DEFINE_GLOBAL(f64, v8d, double)
+POOL_DEFINE_GLOBAL(f16, half8, uint16_t)
 
 /* The inverse of a maximum with indices, row-major: y, of size[rank], is zero but for x's `count` elements, element i
  * at indices[i], which counts in a tensor of `inner` sizes inside y's. One unit. An index outside, and a y
