@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mcpc.ir import Dim, DType, Value, product
+from mcpc.ir import Dim, DType, Value, dim, product
+from mcpc.kernel_class import KernelClass
 from mcpc.ops.linear import convolution_of
 
 from ..ctext import float_literal
@@ -16,6 +17,11 @@ from . import linear
 
 #: Columns of a panel (HALF_NR), output pixels of a strip and rows of a tile (tile_f16.h, conv_f16.h).
 NR, STRIP, ROWS = 16, 64, 8
+
+
+def work(rows: Dim, columns: int, depth: int) -> Dim:
+    """The operations of a product as rates count them: a register holds twice as many float16 as float32."""
+    return dim(rows * linear.padded(columns, NR) * depth)
 
 
 def panels(matrix: Array, bias: Array | None) -> Array:
@@ -77,6 +83,7 @@ def _gemm(b: KernelBuilder, rows: Dim, matrix: Array, bias: Array | None, label:
     packed = b.constant(panels(matrix, bias), "uint16_t")
     x = b.input(b.anchor.inputs[0])
     b.call("gemm_f16", *sizes, x, depth, packed, y, columns, epilogue, "args", "begin", "end")
+    b.operations = {KernelClass.GEMM: work(rows, columns, depth)}
     b.units = f"gemm_f16_units({', '.join(map(b.size, sizes))})"
 
 
@@ -106,6 +113,7 @@ def conv(b: KernelBuilder) -> None:
     kernel = "x".join(map(str, window.kernel))
     taps = w.reshape(out_c, group_in, -1)
     outer, out = b.outer(x), b.node.output.type
+    pixels = product((outer.type.dims[0], *out.dims[2:]))
     b.headers.append("conv_f16.h")
     if outer.dtype is DType.float32:
         b.label = f"conv planar {kernel}, float16"
@@ -116,9 +124,10 @@ def conv(b: KernelBuilder) -> None:
         packed = b.constant(panels(w.reshape(out_c, -1).T, bias), "uint16_t")
         scratch = f"(uint16_t *)(void *){b.worker_scratch}"
         b.call("conv_nchw_in_f16", shape, b.input(x), packed, *_result(b), "args", scratch, "begin", "end")
+        b.operations = {KernelClass.CONV_PLANAR: work(pixels, out_c, w[0].size)}
         b.units = f"conv_few_f16_units({shape})"
     elif groups == 1 and taps.shape[2] == 1 and outer.type.dims[2:] == out.dims[2:] and linear.is_dense(window):
-        _gemm(b, product((outer.type.dims[0], *out.dims[2:])), taps[:, :, 0].T, bias, "conv 1x1")
+        _gemm(b, pixels, taps[:, :, 0].T, bias, "conv 1x1")
     elif groups == out_c and group_in == 1 and groups > 1:
         b.label = f"depthwise {kernel}, float16"
         b.headers.append("depthwise_f16.h")
@@ -139,4 +148,5 @@ def conv(b: KernelBuilder) -> None:
         zeros = b.constant(np.zeros(group_in, np.float16), "uint16_t")
         weights = b.constant(np.stack(packed), "uint16_t")
         b.call("conv_f16", shape, b.input(x), weights, zeros, *_result(b), "args", "begin", "end")
+        b.operations = {KernelClass.CONV: dim(groups * work(pixels, width, group_in * taps.shape[2]))}
         b.units = f"conv_f16_units({shape})"
