@@ -144,9 +144,9 @@ def conv(b: KernelBuilder) -> None:
         shape = linear.conv_shape(b, x, window, groups)
         width = out_c // groups
         parts = zip(taps.reshape(groups, width, group_in, -1), biases(bias, groups), strict=True)
-        packed = [panels(part.transpose(2, 1, 0).reshape(-1, width), start) for part, start in parts]
+        each = [panels(part.transpose(2, 1, 0).reshape(-1, width), start) for part, start in parts]
         zeros = b.constant(np.zeros(group_in, np.float16), "uint16_t")
-        weights = b.constant(np.stack(packed), "uint16_t")
+        weights = b.constant(np.stack(each), "uint16_t")
         b.call("conv_f16", shape, b.input(x), weights, zeros, *_result(b), "args", "begin", "end")
         b.operations = {KernelClass.CONV: dim(groups * work(pixels, width, group_in * taps.shape[2]))}
         b.units = f"conv_f16_units({shape})"
