@@ -13,7 +13,7 @@ from mcpc.ops.linear import convolution_of, transposed_axes
 from ..expression import SUFFIXES
 from ..kernel import Array, KernelBuilder, unsupported
 from ..strided import weight_layout
-from . import half
+from . import half_conv
 from .conv import conv
 from .linear import expect_float32, optional_weights, pack_panels, weights
 from .registry import emits
@@ -25,7 +25,7 @@ MOST_AXES = 3
 @emits("Conv")
 def convolution(b: KernelBuilder) -> None:
     if b.anchor.output.dtype is DType.float16:
-        half.conv(b)
+        half_conv.conv(b)
         return
     if b.choice is not None:
         conv(b)
