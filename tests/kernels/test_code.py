@@ -115,7 +115,7 @@ def test_only_cores_are_called(machine: Machine, tmp_path: Path) -> None:
 @pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.cpu)
 def test_sums_stay_in_registers(machine: Machine, tmp_path: Path) -> None:
     functions = disassemble((INCLUDES[0] / "cores.c").read_text(), machine, tmp_path)
-    cores = {name: lines for name, lines in functions.items() if re.fullmatch(r"(tile|few)_\d+x\d+", name)}
+    cores = {name: lines for name, lines in functions.items() if re.fullmatch(r"(tile|few|half)_\d+x\d+", name)}
     assert len(cores) >= 20
     for name, lines in cores.items():
         sums = [

@@ -40,7 +40,6 @@ MCP26_INLINE void conv_source(const void *left, float *sums, int64_t rows, int64
                               int64_t panel_stride, int64_t columns) {
     const conv_left *l = left;
     const conv_shape s = l->s;
-    (void)columns;
     int64_t top[TILE_ROWS], side[TILE_ROWS], corner[TILE_ROWS], taps = s.kernel_h * s.kernel_w;
     int64_t column = m % s.out_w, row = m / s.out_w % s.out_h, item = m / s.out_w / s.out_h;
     int64_t reach_h = (s.kernel_h - 1) * s.dilation_h, reach_w = (s.kernel_w - 1) * s.dilation_w, is_inside = 1;
@@ -70,7 +69,8 @@ MCP26_INLINE void conv_source(const void *left, float *sums, int64_t rows, int64
                 next[i] = is_here ? x + corner[i] : l->zeros;
             }
         }
-        tile_core(rows, vectors, sums, a, count, depth, b + tap * depth * MCP26_NR, MCP26_NR, panel_stride, tap > 0);
+        tile_core(rows, vectors, columns, sums, a, count, depth, b + tap * depth * MCP26_NR, MCP26_NR, panel_stride,
+                  tap > 0);
     }
 }
 

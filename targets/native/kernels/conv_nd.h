@@ -105,11 +105,11 @@ MCP26_INLINE void window_tile(window_shape s, window_phase p, const float *x, co
             }
             a[i] = is_inside ? x + offset * s.in_c + g * depth : zeros;
         }
-        tile_core(rows, vectors, sums, a, 1, depth, b + tap * depth * MCP26_NR, MCP26_NR,
+        tile_core(rows, vectors, columns, sums, a, 1, depth, b + tap * depth * MCP26_NR, MCP26_NR,
                   window_taps(s) * depth * MCP26_NR, goes_on);
         goes_on = 1;
     }
-    if (!goes_on) tile_core(rows, vectors, sums, a, 0, depth, b, MCP26_NR, 0, 0);
+    if (!goes_on) tile_core(rows, vectors, columns, sums, a, 0, depth, b, MCP26_NR, 0, 0);
     for (int64_t i = 0; i < rows; i++) {
         int64_t pixel = ((item[i] * s.out[0] + at[0][i]) * s.out[1] + at[1][i]) * s.out[2] + at[2][i];
         for (int64_t j = 0; j < columns; j += 8) {
@@ -172,7 +172,7 @@ MCP26_INLINE void window_spread_f32(window_shape s, const float *x, const float 
                     corner[i] = ((rest * s.out[0] + at[0]) * s.out[1] + at[1]) * s.out[2] + at[2];
                     a[i] = x + (m + i) * s.in_c;
                 }
-                tile_core(rows, vectors, sums, a, 1, s.in_c, w + n * s.in_c, MCP26_NR, s.in_c * MCP26_NR, 0);
+                tile_core(rows, vectors, columns, sums, a, 1, s.in_c, w + n * s.in_c, MCP26_NR, s.in_c * MCP26_NR, 0);
                 for (int64_t j = 0, lanes; j < columns; j += lanes) {
                     int64_t tap = (n + j) / s.out_c, c = (n + j) % s.out_c;
                     int64_t k[3] = {tap / s.kernel[2] / s.kernel[1], tap / s.kernel[2] % s.kernel[1], tap % s.kernel[2]};

@@ -80,6 +80,26 @@ MCP26_INLINE const float *core_fours(int64_t rows, int64_t vectors, tile_vector 
 }
 #endif
 
+#if TILE_HALVES
+MCP26_INLINE void half_sum(int64_t rows, float *sums, const float *const *a, int64_t taps, int64_t depth,
+                           const float *b, int64_t b_step, int64_t goes_on) {
+    v8f acc[TILE_ROWS];
+    MCP26_UNROLL for (int64_t i = 0; i < rows; i++) acc[i] = 0.0f;
+    if (goes_on) {
+        MCP26_UNROLL for (int64_t i = 0; i < rows; i++) acc[i] = v8f_load_all(sums + i * TILE_LANES);
+    }
+    for (int64_t t = 0; t < taps; t++, a += TILE_ROWS) {
+        const float *left[TILE_ROWS];
+        MCP26_UNROLL for (int64_t i = 0; i < rows; i++) left[i] = a[i];
+        MCP26_ROLL for (int64_t k = 0; k < depth; k++, b += b_step) {
+            v8f row = v8f_load_all(b);
+            MCP26_UNROLL for (int64_t i = 0; i < rows; i++) acc[i] = v8f_fma(v8f_splat(left[i][k]), row, acc[i]);
+        }
+    }
+    MCP26_UNROLL for (int64_t i = 0; i < rows; i++) v8f_store_all(sums + i * TILE_LANES, acc[i]);
+}
+#endif
+
 /* Columns of A are at `offsets` if `is_few`, else they follow one another. */
 MCP26_INLINE void tile_sum(int64_t rows, int64_t vectors, float *sums, const float *const *a, int64_t taps,
                            int64_t depth, int64_t is_few, const int64_t *offsets, const float *b, int64_t b_step,
@@ -142,6 +162,22 @@ DEFINE_WIDTH(1)
 DEFINE_WIDTH(2)
 DEFINE_WIDTH(4)
 DEFINE_WIDTH(8)
+#if TILE_HALVES
+#define DEFINE_HALF(V, R)                                                                                             \
+    static __attribute__((noinline)) void half_##R##x##V(float *sums, const float *const *a, int64_t taps,            \
+                                                         int64_t depth, const float *b, int64_t b_step,               \
+                                                         int64_t goes_on) {                                           \
+        half_sum(R, sums, a, taps, depth, b, b_step, goes_on);                                                        \
+    }
+#define CALL_HALF(V, R) \
+    if (rows == R) half_##R##x##V(sums, a, taps, depth, b, b_step, goes_on);
+TILE_HEIGHTS_1(DEFINE_HALF)
+void mcp26_tile_half(int64_t rows, float *sums, const float *const *a, int64_t taps, int64_t depth, const float *b,
+                     int64_t b_step, int64_t panel_stride, int64_t goes_on) {
+    (void)panel_stride;
+    TILE_HEIGHTS_1(CALL_HALF)
+}
+#endif
 
 #define DEFINE_FEW(V, R)                                                                                              \
     static __attribute__((noinline)) void few_##R##x##V(float *sums, const float *const *a, const int64_t *offsets,   \

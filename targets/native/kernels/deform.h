@@ -81,8 +81,8 @@ MCP26_INLINE void deform_f32(conv_shape s, int64_t offset_groups, const float *x
                 for (int64_t k = 0; k < taps; k++) {
                     const float *a[TILE_ROWS];
                     for (int64_t i = 0; i < rows; i++) a[i] = scratch + (i * taps + k) * s.in_c + g * depth;
-                    tile_core(rows, vectors, sums, a, 1, depth, b + n / MCP26_NR * panel + k * depth * MCP26_NR,
-                              MCP26_NR, panel, k > 0);
+                    tile_core(rows, vectors, columns, sums, a, 1, depth,
+                              b + n / MCP26_NR * panel + k * depth * MCP26_NR, MCP26_NR, panel, k > 0);
                 }
                 for (int64_t i = 0; i < rows; i++) {
                     for (int64_t j = 0; j < columns; j += 8) {

@@ -22,7 +22,7 @@ MCP26_INLINE void gemm_source(const void *left, float *sums, int64_t rows, int64
     MCP26_UNROLL for (int64_t i = 0; i < TILE_ROWS; i++) a[i] = g->a + (m + i) * g->lda;
     int64_t width = vectors * TILE_LANES, missing = width - columns;
     if (!g->is_loose || missing == 0) {
-        tile_core(rows, vectors, sums, a, 1, g->depth, b, g->b_step, panel_stride, 0);
+        tile_core(rows, vectors, columns, sums, a, 1, g->depth, b, g->b_step, panel_stride, 0);
         return;
     }
     /* A whole tile's row of B may run on into the next row, but not out of the last ones. */
@@ -31,9 +31,9 @@ MCP26_INLINE void gemm_source(const void *left, float *sums, int64_t rows, int64
     for (int64_t k = inside; k < g->depth; k++) {
         for (int64_t j = 0; j < width; j++) *next++ = j < columns ? b[k * g->b_step + j] : 0.0f;
     }
-    tile_core(rows, vectors, sums, a, 1, inside, b, g->b_step, panel_stride, 0);
+    tile_core(rows, vectors, columns, sums, a, 1, inside, b, g->b_step, panel_stride, 0);
     MCP26_UNROLL for (int64_t i = 0; i < TILE_ROWS; i++) a[i] += inside;
-    tile_core(rows, vectors, sums, a, 1, g->depth - inside, patch, width, MCP26_NR, 1);
+    tile_core(rows, vectors, columns, sums, a, 1, g->depth - inside, patch, width, MCP26_NR, 1);
 }
 
 /* Units of gemm_f32: what `end` may be at most. */

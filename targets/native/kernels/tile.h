@@ -23,11 +23,13 @@
 /* MCP26_NR: columns of a panel. MCP26_MR: rows of a tile. TILE_VECTORS: registers across a tile, of TILE_LANES each.
  * TILE_SLIM: rows of a tile of one register across, as many as it takes to keep the multipliers busy. TILE_FEW: rows of
  * a tile of conv_few.h, where clang loads a whole column of A at once. TILE_LOW: up to so many rows tiles are wider.
- * TILE_HEIGHTS_V: the cores V registers across. */
+ * TILE_HEIGHTS_V: the cores V registers across. TILE_HALVES: whether some are half a register across, since a processor
+ * may take twice as long for a whole one. */
 #if defined(__AVX512F__)
 typedef float tile_vector __attribute__((ext_vector_type(16)));
 #define MCP26_NR 16
 #define MCP26_MR 12 /* 24 of 32 registers accumulate */
+#define TILE_HALVES 1
 enum { TILE_LANES = 16, TILE_VECTORS = 2, TILE_SLIM = 12, TILE_LOW = 4, TILE_FEW = 8 };
 #define TILE_HEIGHTS_1(X) TILE_TO_8(X, 1) X(1, 9) X(1, 10) X(1, 11) X(1, 12)
 #define TILE_HEIGHTS_2(X) TILE_TO_8(X, 2) X(2, 9) X(2, 10) X(2, 11) X(2, 12)
@@ -37,6 +39,7 @@ enum { TILE_LANES = 16, TILE_VECTORS = 2, TILE_SLIM = 12, TILE_LOW = 4, TILE_FEW
 typedef v8f tile_vector;
 #define MCP26_NR 16
 #define MCP26_MR 6 /* 12 of 16 registers accumulate */
+#define TILE_HALVES 0
 enum { TILE_LANES = 8, TILE_VECTORS = 2, TILE_SLIM = 12, TILE_LOW = 3, TILE_FEW = 6 };
 #define TILE_HEIGHTS_1(X) TILE_TO_8(X, 1) X(1, 9) X(1, 10) X(1, 11) X(1, 12)
 #define TILE_HEIGHTS_2(X) X(2, 1) X(2, 2) X(2, 3) X(2, 4) X(2, 5) X(2, 6)
@@ -46,6 +49,7 @@ enum { TILE_LANES = 8, TILE_VECTORS = 2, TILE_SLIM = 12, TILE_LOW = 3, TILE_FEW 
 typedef v8f tile_vector;
 #define MCP26_NR 8
 #define MCP26_MR 8 /* 16 of 32 registers accumulate */
+#define TILE_HALVES 0
 enum { TILE_LANES = 8, TILE_VECTORS = 1, TILE_SLIM = 8, TILE_LOW = 3, TILE_FEW = 8 };
 #define TILE_HEIGHTS_1(X) TILE_TO_8(X, 1)
 #define TILE_HEIGHTS_2(X) X(2, 1) X(2, 2) X(2, 3)
@@ -84,9 +88,22 @@ TILE_DECLARE(1)
 TILE_DECLARE(2)
 TILE_DECLARE(4)
 TILE_DECLARE(8)
+#if TILE_HALVES
+TILE_DECLARE(half) /* the first 8 of a register's columns; rows of sums are TILE_LANES apart all the same */
+#endif
 
-MCP26_INLINE void tile_core(int64_t rows, int64_t vectors, float *sums, const float *const *a, int64_t taps,
-                            int64_t depth, const float *b, int64_t b_step, int64_t panel_stride, int64_t goes_on) {
+/* `columns` exist of those that the vectors have. */
+MCP26_INLINE void tile_core(int64_t rows, int64_t vectors, int64_t columns, float *sums, const float *const *a,
+                            int64_t taps, int64_t depth, const float *b, int64_t b_step, int64_t panel_stride,
+                            int64_t goes_on) {
+#if TILE_HALVES
+    if (vectors == 1 && columns <= 8) {
+        mcp26_tile_half(rows, sums, a, taps, depth, b, b_step, panel_stride, goes_on);
+        return;
+    }
+#else
+    (void)columns;
+#endif
     if (vectors == 1) mcp26_tile_1(rows, sums, a, taps, depth, b, b_step, panel_stride, goes_on);
     if (vectors == 2) mcp26_tile_2(rows, sums, a, taps, depth, b, b_step, panel_stride, goes_on);
     if (vectors == 4) mcp26_tile_4(rows, sums, a, taps, depth, b, b_step, panel_stride, goes_on);

@@ -1,10 +1,10 @@
 /* vmath.h: elementary functions on 8 lanes, the same bits on every ISA (only +, *, /, fma and integer operations).
  *
  * Largest errors, in units in the last place:
- *     float   log 0.9; erf 1; exp 1.1; expm1, log1p 1.5; sigmoid 1.6; tanh 2; the others 0.51; fmod 0
+ *     float   log 0.9; erf, exp 1.1; expm1, log1p 1.5; sigmoid 1.6; tanh 2; the others 0.51; fmod 0
  *     double  log 0.6; exp 1; log1p, expm1, pow, sin, cos, atan 2; erf 12; the others 4; fmod 0
- * tests/kernels measures them: those of float with one argument by a sweep over all numbers (sweep.py), the others by
- * samples. Infinities, zeros, denormals and NaN give what they give in C's libm, and angles may be of any size.
+ * tests/kernels measures them: those of float with one argument by a sweep through all exponents (sweep.py), the others
+ * by samples. Infinities, zeros, denormals and NaN give what they give in C's libm, and angles may be of any size.
  */
 #ifndef MCP26_VMATH_H
 #define MCP26_VMATH_H
