@@ -198,11 +198,15 @@ DEFINE_FEW_WIDTH(2)
 
 /* Chains of `chain` columns, whose sums are added in order. */
 MCP26_INLINE void tile_sum_parts(int64_t rows, int64_t vectors, float *sums, const float *const *a, int64_t depth,
-                                 int64_t chain, const float *b, int64_t panel_stride) {
+                                 int64_t chain, const float *b, int64_t panel_stride, const float *ahead,
+                                 int64_t share) {
     const float *left[TILE_ROWS];
     MCP26_UNROLL for (int64_t i = 0; i < rows; i++) left[i] = a[i];
     for (int64_t k = 0; k < depth || k == 0; k += chain, b += chain * MCP26_NR) {
         float part[TILE_SUMS] __attribute__((aligned(64)));
+        for (int64_t i = 0; i < share; i++, ahead += MCP26_NR) {
+            MCP26_UNROLL for (int64_t j = 0; j < vectors; j++) __builtin_prefetch(ahead + tile_place(j, panel_stride), 0, 2);
+        }
         tile_sum(rows, vectors, part, left, 1, mcp26_min(chain, depth - k), 0, NULL, b, MCP26_NR, panel_stride, 0);
         MCP26_UNROLL for (int64_t i = 0; i < rows; i++) left[i] += chain;
         MCP26_UNROLL for (int64_t i = 0; i < rows * vectors; i++) {
@@ -214,15 +218,16 @@ MCP26_INLINE void tile_sum_parts(int64_t rows, int64_t vectors, float *sums, con
 
 #define DEFINE_PARTS(V, R)                                                                                            \
     static __attribute__((noinline)) void parts_##R##x##V(float *sums, const float *const *a, int64_t depth,          \
-                                                          int64_t chain, const float *b, int64_t panel_stride) {      \
-        tile_sum_parts(R, V, sums, a, depth, chain, b, panel_stride);                                                 \
+                                                          int64_t chain, const float *b, int64_t panel_stride,        \
+                                                          const float *ahead, int64_t share) {                        \
+        tile_sum_parts(R, V, sums, a, depth, chain, b, panel_stride, ahead, share);                                   \
     }
 #define CALL_PARTS(V, R) \
-    if (rows == R) parts_##R##x##V(sums, a, depth, chain, b, panel_stride);
+    if (rows == R) parts_##R##x##V(sums, a, depth, chain, b, panel_stride, ahead, share);
 #define DEFINE_PARTS_WIDTH(V)                                                                                         \
     TILE_HEIGHTS_##V(DEFINE_PARTS)                                                                                    \
     void mcp26_parts_##V(int64_t rows, float *sums, const float *const *a, int64_t depth, int64_t chain,              \
-                         const float *b, int64_t panel_stride) {                                                      \
+                         const float *b, int64_t panel_stride, const float *ahead, int64_t share) {                   \
         TILE_HEIGHTS_##V(CALL_PARTS)                                                                                  \
     }
 DEFINE_PARTS_WIDTH(1)

@@ -125,18 +125,20 @@ MCP26_INLINE void tile_few(int64_t rows, int64_t vectors, float *sums, const flo
 }
 
 /* The same with one tap and b_step MCP26_NR, where each `chain` columns of A are a chain of their own, whose sums are
- * added in order: rounding errors grow with the root of a chain's length. */
+ * added in order: rounding errors grow with the root of a chain's length. With each chain `share` rows of the panels at
+ * `ahead` are fetched, for what comes next. */
 #define TILE_DECLARE_PARTS(V)                                                                                         \
     __attribute__((visibility("hidden"))) void mcp26_parts_##V(int64_t rows, float *sums, const float *const *a,     \
                                                                int64_t depth, int64_t chain, const float *b,         \
-                                                               int64_t panel_stride);
+                                                               int64_t panel_stride, const float *ahead,             \
+                                                               int64_t share);
 TILE_DECLARE_PARTS(1)
 TILE_DECLARE_PARTS(2)
 
 MCP26_INLINE void tile_parts(int64_t rows, int64_t vectors, float *sums, const float *const *a, int64_t depth,
-                             int64_t chain, const float *b, int64_t panel_stride) {
-    if (vectors == 1) mcp26_parts_1(rows, sums, a, depth, chain, b, panel_stride);
-    if (vectors == 2) mcp26_parts_2(rows, sums, a, depth, chain, b, panel_stride);
+                             int64_t chain, const float *b, int64_t panel_stride, const float *ahead, int64_t share) {
+    if (vectors == 1) mcp26_parts_1(rows, sums, a, depth, chain, b, panel_stride, ahead, share);
+    if (vectors == 2) mcp26_parts_2(rows, sums, a, depth, chain, b, panel_stride, ahead, share);
 }
 
 /* What a kernel brings: sums[rows][vectors * TILE_LANES] = rows m ... m+rows-1 of its left operand times the panels at

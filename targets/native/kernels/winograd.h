@@ -245,8 +245,11 @@ MCP26_INLINE void winograd_strip(winograd_shape w, winograd_plan p, const winogr
             int64_t t = tile_top(cut, k), rows = tile_top(cut, k + 1) - t;
             const float *a[TILE_ROWS]; /* some beyond the tile */
             MCP26_UNROLL for (int64_t r = 0; r < TILE_ROWS; r++) a[r] = v + i * p.v_point + (t + r) * p.v_tile;
+            /* Each tile of rows fetches its share of the next point's weights, which follow these. */
+            int64_t share = mcp26_ceil_div(w.chain, cut.tiles);
+            const float *ahead = b + (w.s.in_c + k * mcp26_ceil_div(w.s.in_c, w.chain) * share) * MCP26_NR;
             tile_parts(rows, vectors, m + i * p.m_point + t * vectors * TILE_LANES, a, w.s.in_c, w.chain, b,
-                       panel_stride);
+                       panel_stride, ahead, share);
         }
     }
     for (int64_t t = begin; t < end; t++) {
