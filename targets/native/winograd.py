@@ -21,8 +21,8 @@ RUN, LINE, LANES, WIDTH = 8, 16, 16, 32
 #: The share of the second cache that a block of tiles is to take, transformed and multiplied.
 CACHE_SHARE = 0.75
 
-#: Tiles of a block: multiples of the height of a tile of products on AVX2 and AVX-512, as long as they fit.
-BLOCKS = (48, 24, 16, 12, 8, 6, 4)
+#: Tiles of a block: the most that fit. More would read weights less often, but leave fewer units to share out.
+BLOCKS = (16, 12, 8, 6, 4)
 
 
 @dataclass(frozen=True)

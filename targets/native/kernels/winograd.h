@@ -32,7 +32,7 @@ enum {
     WINOGRAD_PAIRS = 3,                      /* q at most */
     WINOGRAD_SIDE = 2 * WINOGRAD_PAIRS + 2,  /* T at most */
     WINOGRAD_RUN = 8,                        /* tiles of a row that are transformed together */
-    WINOGRAD_UNITS = 4,                      /* units that a layer of few blocks is cut into */
+    WINOGRAD_UNITS = 8,                      /* units that a layer of few blocks is cut into */
     WINOGRAD_LINE = 16                       /* floats: what keeps points apart in a cache's sets */
 };
 
