@@ -41,7 +41,7 @@ PEERS = tuple(name for name in CONTESTANTS if name != "mcpc")
 class Entry:
     """A model, its inputs, and what the contestants made of it, in a folder of its own."""
 
-    def __init__(self, name: str, folder: Path, pythons: Mapping[str, str]) -> None:
+    def __init__(self, name: str, folder: Path, pythons: Mapping[str, str], *, anew: bool) -> None:
         self.name, self.folder = name, folder
         folder.mkdir(parents=True, exist_ok=True)
         self.model = folder / "model.onnx"
@@ -57,8 +57,7 @@ class Entry:
         kept = json.loads(known.read_text()) if known.exists() else {}
         for who, python in pythons.items():
             try:
-                # mcpc's own is made anew: it is what changes.
-                if who == "mcpc" or who not in kept:
+                if who not in kept or (who == "mcpc" and anew):
                     kept[who] = str(prepare(python, who, self.model, self.feeds, folder))
                 self.prepared[who] = Path(kept[who])
             except Unable as error:
@@ -159,7 +158,7 @@ def main() -> None:
     parser.add_argument("--name", default="host", help="stem of the result files")
     parser.add_argument("--output", type=Path, default=RESULTS, help="folder of the result files")
     parser.add_argument("--work", type=Path, help="folder that keeps prepared models and exact outputs")
-    parser.add_argument("--prepare", action="store_true", help="fill that folder only")
+    parser.add_argument("--prepare", action="store_true", help="fill that folder only, with artifacts made anew")
     options = parser.parse_args()
     command = f"python bench/compare.py --threads {options.threads} --rounds {options.rounds}"
     if options.models != parser.get_default("models"):
@@ -176,7 +175,7 @@ def main() -> None:
     known: dict[str, str] = {}
     with tempfile.TemporaryDirectory() as temporary:
         for name in options.models.split(","):
-            entry = Entry(name, (options.work or Path(temporary)) / name, pythons)
+            entry = Entry(name, (options.work or Path(temporary)) / name, pythons, anew=options.prepare)
             if options.prepare:
                 entry.exact()
                 print(f"{name}: ready for {', '.join(entry.prepared)}")
