@@ -179,17 +179,20 @@ def merge_matmul_and_add(node: Node, graph: Graph) -> Patch | None:
 
 @rule("Add", "Mul")
 def merge_constants(node: Node, graph: Graph) -> Patch | None:
-    """(x + a) + b is x + (a + b), (x * a) * b is x * (a * b), for constants of which neither grows."""
+    """(x + a) + b is x + (a + b), (x * a) * b is x * (a * b), (x / a) * b is x * (b / a), for constants of which none
+    grows."""
     for x, outer in (node.inputs, node.inputs[::-1]):
-        first, b = made_by(x, node.op), constant_of(outer)
+        first, b = made_by(x, *(("Add",) if node.is_op("Add") else ("Mul", "Div"))), constant_of(outer)
         if first is None or b is None or not node.output.dtype.is_float or not only_user(first.output, graph):
             continue
-        for source, inner in (first.inputs, first.inputs[::-1]):
+        is_ratio = first.is_op("Div")
+        for source, inner in (first.inputs, first.inputs[::-1])[: 1 if is_ratio else 2]:
             a = constant_of(inner)
-            if source is None or inner is None or a is None or source.is_constant:
+            if source is None or inner is None or a is None or source.is_constant or (is_ratio and not a.all()):
                 continue
             wide = (a.astype(np.float64), b.astype(np.float64))
-            combined = (wide[0] + wide[1] if node.is_op("Add") else wide[0] * wide[1]).astype(a.dtype)
+            combine = np.add if node.is_op("Add") else np.multiply
+            combined = (wide[1] / wide[0] if is_ratio else combine(*wide)).astype(a.dtype)
             if combined.size > max(a.size, b.size) or not np.isfinite(combined.astype(np.float32)).all():
                 continue
             patch = Patch(graph, node)
