@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from mcpc.cost_model import bandwidth, roofline, weight_bytes, work_of
-from mcpc.ir import MCPC, DType, Graph, Node, Value, is_static
+from mcpc.ir import MCPC, Dim, DType, Graph, Node, Value, is_static
 from mcpc.kernel_class import KernelClass
 from mcpc.ops.linear import convolution_of
 from mcpc.pipeline import Pass, PassContext
 from mcpc.rewrite import control_flow_graphs, substitute
-from mcpc.target import Target
+from mcpc.target import Core, Target
 
 from .region import SEPARABLE, Region
 from .strided import channels_last
@@ -191,12 +191,19 @@ def _times(parts: Sequence[Region], stored: int, target: Target) -> tuple[float,
         fused += us
         if follower is None:
             continue
-        nbytes = 2 * float(part.node.output.type.nbytes) / 1e3
-        split += nbytes / bandwidth(core, work.traffic)
-        fused += nbytes / bandwidth(core, _scratch(parts))
+        nbytes = part.node.output.type.nbytes
+        split += _passed_on(nbytes, work.traffic, core)
+        fused += _passed_on(nbytes, _scratch(parts), core)
         if not is_depthwise(part):
             fused += us * Bands.of(follower).repeated(follower)
     return split, fused + target.launch_us
+
+
+def _passed_on(nbytes: Dim, working_set: Dim, core: Core) -> float:
+    """Microseconds to store and load ``nbytes`` where ``working_set`` bytes lie. Beyond the second cache a line is read
+    before it is written."""
+    transfers = 2 if working_set <= core.l2_kib << 10 else 3
+    return transfers * float(nbytes) / bandwidth(core, working_set) / 1e3
 
 
 def _scratch(parts: Sequence[Region]) -> int:
