@@ -17,6 +17,7 @@ from onnx import TensorProto, helper, numpy_helper
 import mcpc
 from mcpc import plugins
 from mcpc.ir import OPSET
+from mcpc.models import digits
 from mcpc.reference import run_model
 
 from .conftest import DeviceRun
@@ -158,6 +159,28 @@ def test_kernels_on_the_host(network: Builder, host_with_halves: None, tmp_path:
         step["kernel"] for step in mcpc.inspect(path)["steps"] if "Conv" in step["op"] or "MatMul" in step["op"]
     ]
     assert products and all("float16" in kernel for kernel in products)
+
+
+@pytest.mark.parametrize("stored", ["weights", "all"])
+def test_digits_are_told_apart_as_at_full_precision(
+    stored: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    """The labels of all images that training never saw, with float16 weights and with float16 all over."""
+    images, labels = digits.held_out()
+    full = mcpc.compile(digits.build_trained("N").SerializeToString(), "host", tmp_path / "full", golden=0)
+    if stored == "all":
+        request.getfixturevalue("host_with_halves")
+    half = mcpc.compile(
+        digits.build_trained("N").SerializeToString(), "host", tmp_path / "half", precision="fp16", golden=0
+    )
+    answers = []
+    for path in (full, half):
+        with mcpc.load(path) as session:
+            answers.append(session.run(None, {session.get_inputs()[0].name: images})[0])
+    want, got = answers
+    assert np.array_equal(want.argmax(1), got.argmax(1))
+    assert (got.argmax(1) == labels).mean() > 0.95
+    assert 0 < np.abs(want - got).max() < 0.02  # of probabilities
 
 
 @pytest.mark.parametrize("cpu", ["cortex-a76", "cortex-a72"])
