@@ -11,10 +11,23 @@ from .fold import Fold
 from .fuse import Fuse
 from .halve import Halve
 from .integer import Integer
+from .narrow import Narrow
 from .simplify import Simplify
 
 #: Pass name -> class.
 PASSES: dict[str, type[Pass]] = {
     cls.name: cls
-    for cls in (Fold, Simplify, Compress, CommonSubexpressions, DeadCode, Halve, Widen, Integer, FuseAttention, Fuse)
+    for cls in (
+        Fold,
+        Simplify,
+        Narrow,
+        Compress,
+        CommonSubexpressions,
+        DeadCode,
+        Halve,
+        Widen,
+        Integer,
+        FuseAttention,
+        Fuse,
+    )
 }

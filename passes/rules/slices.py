@@ -32,7 +32,7 @@ def merge_slices(node: Node, graph: Graph) -> Patch | None:
             return None
         inner[axis] = picked.start, picked.stop if picked.stop >= 0 else _MIN, picked.step
     patch = Patch(graph, node)
-    return patch.replace(_add_slice(patch, source, inner, node.output.type))
+    return patch.replace(add_slice(patch, source, inner, node.output.type))
 
 
 def ranges(node: Node) -> dict[int, tuple[int, int, int]] | None:
@@ -48,7 +48,7 @@ def ranges(node: Node) -> dict[int, tuple[int, int, int]] | None:
     return dict(zip(normal_axes(axes, x.type.rank), numbers, strict=True))
 
 
-def _add_slice(patch: Patch, x: Value, ranges: dict[int, tuple[int, int, int]], type: TensorType | None) -> Value:
+def add_slice(patch: Patch, x: Value, ranges: dict[int, tuple[int, int, int]], type: TensorType | None) -> Value:
     axes = sorted(ranges)
     columns = [*zip(*(ranges[axis] for axis in axes), strict=True)]
     stem = patch.root.output.name
@@ -75,7 +75,7 @@ def slice_instead_of_gathering_neighbours(node: Node, graph: Graph) -> Patch | N
         return None
     patch = Patch(graph, node)
     shape = (*x.shape[:axis], len(first), *x.shape[axis + 1 :])
-    part = _add_slice(patch, x, {axis: (first[0], first[-1] + 1, 1)}, TensorType(x.dtype, shape))
+    part = add_slice(patch, x, {axis: (first[0], first[-1] + 1, 1)}, TensorType(x.dtype, shape))
     if indices.ndim == 1:
         return patch.replace(part)
     result = add_reshape(patch, part, node.output.type)
