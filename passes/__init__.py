@@ -11,6 +11,7 @@ from .fold import Fold
 from .fuse import Fuse
 from .halve import Halve
 from .integer import Integer
+from .lookup import Lookup
 from .narrow import Narrow
 from .simplify import Simplify
 
@@ -20,6 +21,7 @@ PASSES: dict[str, type[Pass]] = {
     for cls in (
         Fold,
         Simplify,
+        Lookup,
         Narrow,
         Compress,
         CommonSubexpressions,
