@@ -53,10 +53,11 @@ def agreement(steps: list[dict[str, Any]]) -> dict[str, float]:
     """How predictions and times go together; both totals in milliseconds."""
     compared = [(step["predicted_ms"], step["ms"]) for step in steps if step["ms"] >= LEAST_MS]
     predicted, measured = zip(*compared, strict=True)
+    is_ranked = len(set(predicted)) > 1 and len(set(measured)) > 1
     errors = sorted(abs(p - m) / m for p, m in compared)
     return {
         "steps": len(compared),
-        "spearman": round(float(spearmanr(predicted, measured)[0]), 4) if len(compared) > 2 else 1.0,
+        "spearman": round(float(spearmanr(predicted, measured)[0]), 4) if is_ranked else 1.0,
         "median_error": round(statistics.median(errors), 4),
         "error_p90": round(errors[int(len(errors) * 0.9)], 4),
         "predicted_ms": round(sum(predicted), 4),

@@ -63,7 +63,8 @@ def copy(
     b.line("}")
     if not whole:
         b.units = b.size(merged[0][0])
-        b.grain = str(RUN) if len(merged) == 1 else "1"
+        is_matrix = merged[0][2] == 1  # rows become columns, in blocks of 8
+        b.grain = str(RUN) if len(merged) == 1 else "8" if is_matrix else "1"
 
 
 def _magnitude(stride: Dim) -> int:

@@ -94,7 +94,7 @@ MCP26_INLINE int64_t gather_row(mcp26_env *env, uint32_t step, int64_t n, const 
                                      const T *src, const int64_t *src_strides, int64_t begin, int64_t end) {           \
         int64_t inner = rank - 1, n = sizes[inner], to = dst_strides[inner], from = src_strides[inner];                \
         int64_t across = -1; /* the dimension along which src is contiguous, if a transposition pays */                \
-        for (int64_t d = 1; d < inner; d++) {                                                                          \
+        for (int64_t d = 0; d < inner; d++) {                                                                          \
             if (to == 1 && from != 1 && from != 0 && src_strides[d] == 1 && sizes[d] > 1) across = d;                  \
         }                                                                                                              \
         int64_t count = 1, index[MOVE_MAX_RANK] = {0};                                                                 \
@@ -102,12 +102,13 @@ MCP26_INLINE int64_t gather_row(mcp26_env *env, uint32_t step, int64_t n, const 
         if (rank == 1) {                                                                                               \
             dst += begin * to, src += begin * from, n = end - begin, begin = 0, end = 1;                               \
         }                                                                                                              \
-        for (int64_t u = begin; u < end; u++) {                                                                        \
+        int64_t width = across == 0 ? mcp26_max(1, end - begin) : 1; /* units that are one matrix */                   \
+        for (int64_t u = begin; u < end; u += width) {                                                                 \
             T *d0 = rank == 1 ? dst : dst + u * dst_strides[0];                                                        \
             const T *s0 = rank == 1 ? src : src + u * src_strides[0];                                                  \
             for (int64_t k = 0; k < count; k++) {                                                                      \
                 if (across >= 0)                                                                                       \
-                    move_transpose_##BITS(d0, dst_strides[across], s0, from, n, sizes[across]);                        \
+                    move_transpose_##BITS(d0, dst_strides[across], s0, from, n, across ? sizes[across] : width);       \
                 else if (to == 1 && from == 1)                                                                         \
                     move_run_##BITS(d0, s0, n);                                                                        \
                 else                                                                                                   \
