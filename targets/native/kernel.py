@@ -280,6 +280,15 @@ class KernelBuilder:
         ]
         return f"{head}{{\n{indent(lines)}\n{body}"
 
+    def _arguments(self) -> list[str]:
+        """Lines that declare ``args``: a copy, which no store can change, so that pointers stay in registers."""
+        if not self._operands:
+            return ["    const void *const *args = arg;"]
+        return [
+            f"    const void *args[{len(self._operands)}];",
+            "    __builtin_memcpy(args, arg, sizeof args);",
+        ]
+
     def build(self) -> Step:
         node = self.node
         text = "\n".join(
@@ -288,7 +297,7 @@ class KernelBuilder:
                 "",
                 *map(self._with_sizes, self._functions),
                 f"int32_t {SELF}(mcp26_env *env, void *arg, int64_t begin, int64_t end, uint32_t worker) {{",
-                "    const void *const *args = arg;",
+                *self._arguments(),
                 "    (void)env, (void)args, (void)begin, (void)end, (void)worker;",
                 *(f"    const int64_t {size_variable(name)} = SYMBOL({name!r});" for name in self._symbols),
                 indent(self._lines),

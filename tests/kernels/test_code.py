@@ -108,14 +108,15 @@ def test_only_cores_are_called(machine: Machine, tmp_path: Path) -> None:
     assert len(functions) >= 14
     for name, lines in functions.items():
         called = {line.split()[1] for line in lines if re.match(r"(call\w*|bl|blr) ", line)}
-        others = {other for other in called if not re.match(r"mcp26_(tile|few)_", other)}
+        others = {other for other in called if not re.match(r"mcp26_(tile_|few_|pack)", other)}
         assert not others, f"{name} calls {others}"
 
 
 @pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.cpu)
 def test_sums_stay_in_registers(machine: Machine, tmp_path: Path) -> None:
     functions = disassemble((INCLUDES[0] / "cores.c").read_text(), machine, tmp_path)
-    cores = {name: lines for name, lines in functions.items() if re.fullmatch(r"(tile|few|half)_\d+x\d+", name)}
+    pattern = r"(tile|few|half)_\d+x\d+|packed_\d+"
+    cores = {name: lines for name, lines in functions.items() if re.fullmatch(pattern, name)}
     assert len(cores) >= 20
     for name, lines in cores.items():
         sums = [

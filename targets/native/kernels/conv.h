@@ -74,6 +74,39 @@ MCP26_INLINE void conv_source(const void *left, float *sums, int64_t rows, int64
     }
 }
 
+#if TILE_PACKS
+/* Channels of a group must be a multiple of 4. */
+MCP26_INLINE void conv_pack(const void *left, float *packed, int64_t rows, int64_t m, int64_t k, int64_t depth) {
+    const conv_left *l = left;
+    const conv_shape s = l->s;
+    int64_t top[MCP26_MR], side[MCP26_MR], column = m % s.out_w, row = m / s.out_w % s.out_h;
+    const float *item[MCP26_MR], *next = l->x + m / s.out_w / s.out_h * s.in_h * s.in_w * s.x_pixel;
+    for (int64_t i = 0; i < rows; i++) {
+        top[i] = row * s.stride_h - s.pad_top;
+        side[i] = column * s.stride_w - s.pad_left;
+        item[i] = next;
+        if (++column < s.out_w) continue;
+        column = 0;
+        if (++row < s.out_h) continue;
+        row = 0, next += s.in_h * s.in_w * s.x_pixel;
+    }
+    for (int64_t done = 0, count; done < depth; done += count) {
+        int64_t tap = (k + done) / l->depth, channel = (k + done) % l->depth;
+        int64_t down = tap / s.kernel_w * s.dilation_h, across = tap % s.kernel_w * s.dilation_w;
+        const float *a[MCP26_MR];
+        count = mcp26_min(l->depth - channel, depth - done);
+        for (int64_t i = 0; i < rows; i++) {
+            int64_t y = top[i] + down, x = side[i] + across;
+            int is_here = (uint64_t)y < (uint64_t)s.in_h && (uint64_t)x < (uint64_t)s.in_w;
+            a[i] = is_here ? item[i] + (y * s.in_w + x) * s.x_pixel + channel : l->zeros;
+        }
+        mcp26_pack(rows, packed + done * rows, a, count);
+    }
+}
+#else
+#define conv_pack NULL
+#endif
+
 MCP26_INLINE int64_t conv_group_units(conv_shape s) {
     return tile_units(s.batch * s.out_h * s.out_w, s.out_c / s.groups,
                       s.kernel_h * s.kernel_w * (s.in_c / s.groups));
@@ -95,7 +128,10 @@ MCP26_INLINE void conv_f32(conv_shape s, const float *x, const float *w, const f
                           .b = w + g * mcp26_ceil_div(channels, MCP26_NR) * panel_stride,
                           .panel_stride = panel_stride, .c = y + g * channels, .ldc = s.y_pixel, .args = args,
                           .column0 = g * channels};
-        tile_units_run(t, conv_source, epilogue, first, last);
+        if (depth % 4 == 0)
+            tile_units_pack(t, conv_source, conv_pack, epilogue, first, last);
+        else
+            tile_units_run(t, conv_source, epilogue, first, last);
         u += last - first;
     }
 }

@@ -29,6 +29,48 @@ MCP26_INLINE int conv_few_fits(conv_shape s) {
     return s.groups == 1 && s.in_c * s.kernel_h * conv_few_span(s, TILE_FEW) <= CONV_FEW_PATCH;
 }
 
+#if TILE_PACKS
+typedef struct {
+    conv_shape s;
+    const float *x;
+    conv_strides st;
+} conv_few_left;
+
+/* Taps k ... k+depth-1 of rows whose first one is at `top` and `side` of x. */
+MCP26_INLINE void conv_few_gather(conv_shape s, const float *x, conv_strides st, float *packed, int64_t rows,
+                                  int64_t top, int64_t side, int64_t k, int64_t depth, int64_t is_edge) {
+    int64_t kw = k % s.kernel_w, kh = k / s.kernel_w % s.kernel_h, c = k / s.kernel_w / s.kernel_h;
+    for (int64_t t = 0; t < depth; kw = 0) {
+        int64_t line = top + kh * s.dilation_h, at = side + kw * s.dilation_w;
+        const float *from = x + c * st.channel + line * st.row + at * st.column;
+        MCP26_ROLL for (int64_t end = mcp26_min(depth, t + s.kernel_w - kw); t < end; t++) {
+            float *to = packed + (t & ~3) * rows + (t & 3);
+            for (int64_t i = 0; i < rows; i++) {
+                int is_here = !is_edge || ((uint64_t)line < (uint64_t)s.in_h &&
+                                           (uint64_t)(at + i * s.stride_w) < (uint64_t)s.in_w);
+                to[4 * i] = is_here ? from[i * s.stride_w * st.column] : 0.0f;
+            }
+            at += s.dilation_w, from += s.dilation_w * st.column;
+        }
+        if (++kh == s.kernel_h) kh = 0, c++;
+    }
+}
+
+MCP26_INLINE void conv_few_pack(const void *left, float *packed, int64_t rows, int64_t m, int64_t k, int64_t depth) {
+    const conv_few_left *l = left;
+    const conv_shape s = l->s;
+    const float *x = l->x + m / s.out_w / s.out_h * l->st.item;
+    int64_t top = m / s.out_w % s.out_h * s.stride_h - s.pad_top, side = m % s.out_w * s.stride_w - s.pad_left;
+    int64_t bottom = top + (s.kernel_h - 1) * s.dilation_h, end = side + conv_few_span(s, rows);
+    int64_t is_edge = top < 0 || bottom >= s.in_h || side < 0 || end > s.in_w;
+    if (is_edge)
+        conv_few_gather(s, x, l->st, packed, rows, top, side, k, depth, 1);
+    else if (rows == MCP26_MR)
+        conv_few_gather(s, x, l->st, packed, MCP26_MR, top, side, k, depth, 0);
+    else
+        conv_few_gather(s, x, l->st, packed, rows, top, side, k, depth, 0);
+}
+#else
 /* The input of `count` output pixels from `column` of `row`, between zeros where taps leave the image:
  * patch[in_c][kernel_h][span]. */
 MCP26_INLINE void conv_few_patch(conv_shape s, const float *x, conv_strides st, float *patch, int64_t top, int64_t side,
@@ -96,6 +138,8 @@ MCP26_INLINE void conv_few_pixels(conv_shape s, tile_product t, const float *x, 
     }
 }
 
+#endif
+
 MCP26_INLINE int64_t conv_few_f32_units(conv_shape s) { return s.batch * s.out_h; }
 
 /* s.x_pixel is not used: `st` says where the input's elements are. conv_few_fits(s) must hold. */
@@ -104,13 +148,22 @@ MCP26_INLINE void conv_few_f32(conv_shape s, const float *x, conv_strides st, co
     tile_product t = {.columns = s.out_c, .b = w, .panel_stride = s.in_c * s.kernel_h * s.kernel_w * MCP26_NR, .c = y,
                       .ldc = s.y_pixel, .args = args};
     tile_rows cut = tile_cut(s.out_w, TILE_FEW);
+#if TILE_PACKS
+    conv_few_left left = {s, x, st};
+    t.left = &left;
+    t.depth = s.in_c * s.kernel_h * s.kernel_w;
+#else
     int64_t offsets[CONV_FEW_TAPS];
     conv_few_offsets(s, st, 0, mcp26_min(CONV_FEW_TAPS, s.in_c * s.kernel_h * s.kernel_w), offsets);
+#endif
     for (int64_t u = begin; u < end; u++) {
         for (int64_t i = 0; i < cut.tiles && s.out_w > 0; i++) {
-            int64_t column = tile_top(cut, i), count = tile_top(cut, i + 1) - column;
-            conv_few_pixels(s, t, x + u / s.out_h * st.item, st, offsets, epilogue, u % s.out_h, column, count,
-                            u * s.out_w + column);
+            int64_t column = tile_top(cut, i), count = tile_top(cut, i + 1) - column, m = u * s.out_w + column;
+#if TILE_PACKS
+            tile_band(t, conv_few_pack, epilogue, m, count, 0, s.out_c);
+#else
+            conv_few_pixels(s, t, x + u / s.out_h * st.item, st, offsets, epilogue, u % s.out_h, column, count, m);
+#endif
         }
     }
 }

@@ -16,20 +16,24 @@ MCP26_INLINE void tile_begin(tile_vector *acc, int64_t count, const float *sums,
     MCP26_UNROLL for (int64_t i = 0; i < count; i++) acc[i] = tile_load(sums + i * TILE_LANES);
 }
 
-#if defined(__aarch64__)
-/* 16 floats by one instruction; gives the place behind them. The empty assembly keeps clang from computing places of
+#if TILE_PACKS
+/* N * 4 floats by one instruction; gives the place behind them. The empty assembly keeps clang from computing places of
  * several loads from one another, which takes more instructions than stepping on does. */
-MCP26_INLINE const float *core_load(v4f *four, const float *p) {
-    typedef __attribute__((neon_vector_type(4))) float plain;
-    struct {
-        plain v[4];
-    } loaded;
-    __builtin_neon_vld1q_x4_v(&loaded, p, 41 /* float32x4_t */);
-    __builtin_memcpy(four, &loaded, sizeof loaded);
-    p += 16;
-    __asm__("" : "+r"(p));
-    return p;
-}
+#define DEFINE_LOAD(N)                                                        \
+    MCP26_INLINE const float *core_load_##N(v4f *to, const float *p) {        \
+        typedef __attribute__((neon_vector_type(4))) float plain;             \
+        struct {                                                              \
+            plain v[N];                                                       \
+        } loaded;                                                             \
+        __builtin_neon_vld1q_x##N##_v(&loaded, p, 41 /* float32x4_t */);      \
+        __builtin_memcpy(to, &loaded, sizeof loaded);                         \
+        p += 4 * N;                                                           \
+        __asm__("" : "+r"(p));                                                \
+        return p;                                                             \
+    }
+DEFINE_LOAD(2)
+DEFINE_LOAD(3)
+DEFINE_LOAD(4)
 
 /* One of the four columns of A in `four` times a row of B. */
 MCP26_INLINE void core_lane(int64_t rows, int64_t vectors, tile_vector *acc, const v4f *four, int64_t lane,
@@ -42,6 +46,19 @@ MCP26_INLINE void core_lane(int64_t rows, int64_t vectors, tile_vector *acc, con
     }
 }
 
+/* Four columns of A times four rows of a panel; gives the row behind them. */
+MCP26_INLINE const float *core_four(int64_t rows, tile_vector *acc, const v4f *four, const float *b) {
+    MCP26_UNROLL for (int64_t lane = 0; lane < 4; lane += 2) {
+        v4f halves[4];
+        tile_vector row[2];
+        b = core_load_4(halves, b);
+        __builtin_memcpy(row, halves, sizeof row);
+        core_lane(rows, 1, acc, four, lane, &row[0]);
+        core_lane(rows, 1, acc, four, lane + 1, &row[1]);
+    }
+    return b;
+}
+
 /* Whole fours of columns: a load for four columns of a row of A, multiplied by lane, since loads would be the limit
  * otherwise. Gives the row of B that is next. */
 MCP26_INLINE const float *core_fours(int64_t rows, int64_t vectors, tile_vector *acc, const float **left,
@@ -50,17 +67,12 @@ MCP26_INLINE const float *core_fours(int64_t rows, int64_t vectors, tile_vector 
     if (rest == 0) return b;
     if (vectors == 1 && b_step == MCP26_NR) {
         do {
-            v4f four[TILE_ROWS], rows_of_b[4];
+            v4f four[TILE_ROWS];
             MCP26_UNROLL for (int64_t i = 0; i < rows; i++) {
                 __builtin_memcpy(&four[i], left[i], sizeof four[i]);
                 left[i] += 4;
             }
-            MCP26_UNROLL for (int64_t lane = 0; lane < 4; lane++) {
-                if (lane % 2 == 0) b = core_load(rows_of_b, b);
-                tile_vector row;
-                __builtin_memcpy(&row, &rows_of_b[lane % 2 * 2], sizeof row);
-                core_lane(rows, 1, acc, four, lane, &row);
-            }
+            b = core_four(rows, acc, four, b);
         } while (--rest);
         return b;
     }
@@ -110,7 +122,7 @@ MCP26_INLINE void tile_sum(int64_t rows, int64_t vectors, float *sums, const flo
         const float *left[TILE_ROWS];
         MCP26_UNROLL for (int64_t i = 0; i < rows; i++) left[i] = a[i];
         int64_t k = 0;
-#if defined(__aarch64__)
+#if TILE_PACKS
         if (!is_few) {
             b = core_fours(rows, vectors, acc, left, depth, b, b_step, panel_stride);
             k = depth / 4 * 4;
@@ -179,6 +191,82 @@ void mcp26_tile_half(int64_t rows, float *sums, const float *const *a, int64_t t
 }
 #endif
 
+#if TILE_PACKS
+/* Four columns of packed rows; gives the place behind them. */
+MCP26_INLINE const float *packed_load(int64_t rows, v4f *four, const float *a) {
+    MCP26_UNROLL for (int64_t i = 0; i + 4 <= rows; i += 4) a = core_load_4(four + i, a);
+    if (rows % 4 == 3) a = core_load_3(four + rows - 3, a);
+    if (rows % 4 == 2) a = core_load_2(four + rows - 2, a);
+    if (rows % 4 == 1) {
+        __builtin_memcpy(four + rows - 1, a, sizeof *four);
+        a += 4;
+    }
+    return a;
+}
+
+MCP26_INLINE void packed_sum(int64_t rows, float *sums, const float *packed, int64_t depth, const float *b,
+                             int64_t goes_on) {
+    tile_vector acc[MCP26_MR];
+    v4f four[MCP26_MR];
+    tile_begin(acc, rows, sums, goes_on);
+    int64_t rest = depth / 4, over = depth % 4;
+    if (rest > 0) {
+        do {
+            packed = packed_load(rows, four, packed);
+            b = core_four(rows, acc, four, b);
+        } while (--rest);
+    }
+    if (over > 0) {
+        packed_load(rows, four, packed);
+        MCP26_UNROLL for (int64_t lane = 0; lane < 3; lane++) {
+            if (lane >= over) break;
+            tile_vector row = tile_load(b + lane * MCP26_NR);
+            core_lane(rows, 1, acc, four, lane, &row);
+        }
+    }
+    MCP26_UNROLL for (int64_t i = 0; i < rows; i++) tile_store(sums + i * TILE_LANES, acc[i]);
+}
+
+#define DEFINE_PACKED(V, R)                                                                                       \
+    static __attribute__((noinline)) void packed_##R(float *sums, const float *packed, int64_t depth,             \
+                                                     const float *b, int64_t panel_stride, int64_t panels,        \
+                                                     int64_t goes_on) {                                           \
+        for (; panels > 0; panels--, sums += PACKED_SUMS, b += panel_stride) {                                    \
+            packed_sum(R, sums, packed, depth, b, goes_on);                                                       \
+        }                                                                                                         \
+    }
+#define CALL_PACKED(V, R) \
+    if (rows == R) packed_##R(sums, packed, depth, b, panel_stride, panels, goes_on);
+TILE_HEIGHTS_1(DEFINE_PACKED)
+void mcp26_packed(int64_t rows, float *sums, const float *packed, int64_t depth, const float *b, int64_t panel_stride,
+                  int64_t panels, int64_t goes_on) {
+    TILE_HEIGHTS_1(CALL_PACKED)
+}
+
+MCP26_INLINE void pack_rows(int64_t rows, float *packed, const float *const *a, int64_t depth) {
+    for (int64_t i = 0; i < rows; i++, packed += 4) {
+        const float *from = a[i];
+        float *to = packed;
+        int64_t rest = depth;
+        MCP26_ROLL for (; rest >= 16; rest -= 16, to += 16 * rows) {
+            v4f four[4];
+            from = core_load_4(four, from);
+            MCP26_UNROLL for (int64_t j = 0; j < 4; j++) __builtin_memcpy(to + 4 * rows * j, &four[j], sizeof four[j]);
+        }
+        MCP26_ROLL for (; rest >= 4; rest -= 4, from += 4, to += 4 * rows) __builtin_memcpy(to, from, 4 * sizeof *to);
+        MCP26_UNROLL for (int64_t j = 0; j < 3; j++) {
+            if (j < rest) to[j] = from[j];
+        }
+    }
+}
+
+void mcp26_pack(int64_t rows, float *packed, const float *const *a, int64_t depth) {
+    if (rows == MCP26_MR)
+        pack_rows(MCP26_MR, packed, a, depth);
+    else
+        pack_rows(rows, packed, a, depth);
+}
+#else
 #define DEFINE_FEW(V, R)                                                                                              \
     static __attribute__((noinline)) void few_##R##x##V(float *sums, const float *const *a, const int64_t *offsets,   \
                                                         int64_t depth, const float *b, int64_t panel_stride,          \
@@ -195,6 +283,7 @@ void mcp26_tile_half(int64_t rows, float *sums, const float *const *a, int64_t t
     }
 DEFINE_FEW_WIDTH(1)
 DEFINE_FEW_WIDTH(2)
+#endif
 
 /* Chains of `chain` columns, whose sums are added in order. */
 MCP26_INLINE void tile_sum_parts(int64_t rows, int64_t vectors, float *sums, const float *const *a, int64_t depth,

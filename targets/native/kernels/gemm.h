@@ -36,6 +36,17 @@ MCP26_INLINE void gemm_source(const void *left, float *sums, int64_t rows, int64
     tile_core(rows, vectors, columns, sums, a, 1, g->depth - inside, patch, width, MCP26_NR, 1);
 }
 
+#if TILE_PACKS
+MCP26_INLINE void gemm_pack(const void *left, float *packed, int64_t rows, int64_t m, int64_t k, int64_t depth) {
+    const gemm_left *g = left;
+    const float *a[MCP26_MR]; /* some beyond the tile */
+    MCP26_UNROLL for (int64_t i = 0; i < MCP26_MR; i++) a[i] = g->a + (m + i) * g->lda + k;
+    mcp26_pack(rows, packed, a, depth);
+}
+#else
+#define gemm_pack NULL
+#endif
+
 /* Units of gemm_f32: what `end` may be at most. */
 MCP26_INLINE int64_t gemm_f32_units(int64_t M, int64_t N, int64_t K) { return tile_units(M, N, K); }
 
@@ -45,7 +56,7 @@ MCP26_INLINE void gemm_f32(int64_t M, int64_t N, int64_t K, const float *a, int6
     gemm_left left = {a, lda, MCP26_NR, K, 0};
     tile_product t = {.rows = M, .columns = N, .depth = K, .left = &left, .b = packed,
                       .panel_stride = K * MCP26_NR, .c = c, .ldc = ldc, .args = args};
-    tile_units_run(t, gemm_source, epilogue, begin, end);
+    tile_units_pack(t, gemm_source, gemm_pack, epilogue, begin, end);
 }
 
 /* Units of matmul_f32: those of one product, times the batch. */

@@ -35,7 +35,7 @@ MCP26_INLINE void separable_pointwise(int64_t count, int64_t N, int64_t K, const
     gemm_left left = {a, K, MCP26_NR, K, 0};
     tile_product t = {.rows = count, .columns = N, .depth = K, .left = &left, .b = packed,
                       .panel_stride = K * MCP26_NR, .c = c, .ldc = N, .args = args, .row0 = row0};
-    tile_units_run(t, gemm_source, epilogue, 0, tile_units(count, N, K));
+    tile_units_pack(t, gemm_source, gemm_pack, epilogue, 0, tile_units(count, N, K));
 }
 
 /* Units of separable_f32: bands. */

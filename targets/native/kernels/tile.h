@@ -23,6 +23,7 @@
 /* MCP26_NR: columns of a panel. MCP26_MR: rows of a tile. TILE_VECTORS: registers across a tile, of TILE_LANES each.
  * TILE_SLIM: rows of a tile of one register across, as many as it takes to keep the multipliers busy. TILE_FEW: rows of
  * a tile of conv_few.h, where clang loads a whole column of A at once. TILE_LOW: up to so many rows tiles are wider.
+ * TILE_FINISH: rows that go through the epilogue together. TILE_PACKS: whether there are PACKED ROWS.
  * TILE_HEIGHTS_V: the cores V registers across. TILE_HALVES: whether some are half a register across, since a processor
  * may take twice as long for a whole one. */
 #if defined(__AVX512F__)
@@ -30,7 +31,8 @@ typedef float tile_vector __attribute__((ext_vector_type(16)));
 #define MCP26_NR 16
 #define MCP26_MR 12 /* 24 of 32 registers accumulate */
 #define TILE_HALVES 1
-enum { TILE_LANES = 16, TILE_VECTORS = 2, TILE_SLIM = 12, TILE_LOW = 4, TILE_FEW = 8 };
+enum { TILE_LANES = 16, TILE_VECTORS = 2, TILE_SLIM = 12, TILE_LOW = 4, TILE_FEW = 8, TILE_FINISH = 1 };
+#define TILE_PACKS 0
 #define TILE_HEIGHTS_1(X) TILE_TO_8(X, 1) X(1, 9) X(1, 10) X(1, 11) X(1, 12)
 #define TILE_HEIGHTS_2(X) TILE_TO_8(X, 2) X(2, 9) X(2, 10) X(2, 11) X(2, 12)
 #define TILE_HEIGHTS_4(X) X(4, 1) X(4, 2) X(4, 3) X(4, 4)
@@ -40,7 +42,8 @@ typedef v8f tile_vector;
 #define MCP26_NR 16
 #define MCP26_MR 6 /* 12 of 16 registers accumulate */
 #define TILE_HALVES 0
-enum { TILE_LANES = 8, TILE_VECTORS = 2, TILE_SLIM = 12, TILE_LOW = 3, TILE_FEW = 6 };
+enum { TILE_LANES = 8, TILE_VECTORS = 2, TILE_SLIM = 12, TILE_LOW = 3, TILE_FEW = 6, TILE_FINISH = 1 };
+#define TILE_PACKS 0
 #define TILE_HEIGHTS_1(X) TILE_TO_8(X, 1) X(1, 9) X(1, 10) X(1, 11) X(1, 12)
 #define TILE_HEIGHTS_2(X) X(2, 1) X(2, 2) X(2, 3) X(2, 4) X(2, 5) X(2, 6)
 #define TILE_HEIGHTS_4(X) X(4, 1) X(4, 2) X(4, 3)
@@ -50,7 +53,8 @@ typedef v8f tile_vector;
 #define MCP26_NR 8
 #define MCP26_MR 8 /* 16 of 32 registers accumulate */
 #define TILE_HALVES 0
-enum { TILE_LANES = 8, TILE_VECTORS = 1, TILE_SLIM = 8, TILE_LOW = 3, TILE_FEW = 8 };
+enum { TILE_LANES = 8, TILE_VECTORS = 1, TILE_SLIM = 8, TILE_LOW = 3, TILE_FEW = 8, TILE_FINISH = 4 };
+#define TILE_PACKS 1
 #define TILE_HEIGHTS_1(X) TILE_TO_8(X, 1)
 #define TILE_HEIGHTS_2(X) X(2, 1) X(2, 2) X(2, 3)
 #define TILE_HEIGHTS_4(X) X(4, 1)
@@ -65,7 +69,8 @@ enum {
     TILE_ACCUMULATORS = 24,                 /* registers that accumulate, at most */
     TILE_SUMS = TILE_ACCUMULATORS * TILE_LANES,
     TILE_BLOCK = 8,                         /* tiles of a block, up to twice as many if there are no more */
-    TILE_UNIT_WORK = 1 << 19                /* multiply-adds that are worth a unit of their own */
+    TILE_UNIT_WORK = 1 << 19,               /* multiply-adds that are worth a unit of their own */
+    TILE_PACKED_WORK = 1 << 21              /* the same where rows are packed once a unit */
 };
 
 typedef struct {
@@ -110,7 +115,28 @@ MCP26_INLINE void tile_core(int64_t rows, int64_t vectors, int64_t columns, floa
     if (vectors == 8) mcp26_tile_8(rows, sums, a, taps, depth, b, b_step, panel_stride, goes_on);
 }
 
-/* The same with one tap, where column k of A is at offsets[k] and b_step is MCP26_NR; up to TILE_FEW rows. */
+#if TILE_PACKS
+/* PACKED ROWS, in fours of columns, so that any four columns are loaded by few instructions and lie together:
+ *
+ *     packed[ceil(depth / 4)][rows][4],   rows <= MCP26_MR; what is beyond the depth is not looked at */
+enum {
+    PACKED_DEPTH = 256, /* columns that are packed at once */
+    PACKED_PANELS = 16, /* panels that meet them at once */
+    PACKED_WORTH = 3,   /* panels, at least, for which packing pays */
+    PACKED_SUMS = MCP26_MR * MCP26_NR
+};
+
+/* From rows that start at a[i]. */
+__attribute__((visibility("hidden"))) void mcp26_pack(int64_t rows, float *packed, const float *const *a,
+                                                      int64_t depth);
+
+/* sums[p * PACKED_SUMS + i * MCP26_NR + j] = (`goes_on` ? that : 0) + the product of row i and column j of panel p, as
+ * the cores have it. Panels are `panel_stride` elements apart. */
+__attribute__((visibility("hidden"))) void mcp26_packed(int64_t rows, float *sums, const float *packed, int64_t depth,
+                                                        const float *b, int64_t panel_stride, int64_t panels,
+                                                        int64_t goes_on);
+#else
+/* Cores with one tap, where column k of A is at offsets[k] and b_step is MCP26_NR; up to TILE_FEW rows. */
 #define TILE_DECLARE_FEW(V)                                                                                           \
     __attribute__((visibility("hidden"))) void mcp26_few_##V(int64_t rows, float *sums, const float *const *a,       \
                                                              const int64_t *offsets, int64_t depth, const float *b,  \
@@ -123,6 +149,7 @@ MCP26_INLINE void tile_few(int64_t rows, int64_t vectors, float *sums, const flo
     if (vectors == 1) mcp26_few_1(rows, sums, a, offsets, depth, b, panel_stride, goes_on);
     if (vectors == 2) mcp26_few_2(rows, sums, a, offsets, depth, b, panel_stride, goes_on);
 }
+#endif
 
 /* The same with one tap and b_step MCP26_NR, where each `chain` columns of A are a chain of their own, whose sums are
  * added in order: rounding errors grow with the root of a chain's length. With each chain `share` rows of the panels at
@@ -146,6 +173,9 @@ MCP26_INLINE void tile_parts(int64_t rows, int64_t vectors, float *sums, const f
 typedef void (*tile_source)(const void *left, float *sums, int64_t rows, int64_t vectors, int64_t m, const float *b,
                             int64_t panel_stride, int64_t columns);
 
+/* The same operand, columns k ... k+depth-1 (k is a multiple of PACKED_DEPTH), as PACKED ROWS. */
+typedef void (*tile_packer)(const void *left, float *packed, int64_t rows, int64_t m, int64_t k, int64_t depth);
+
 /* A product. `row0` and `column0` are what the epilogue's m and n start from. The two functions that belong to it are
  * passed beside it: the inliner follows a constant parameter, but only sometimes one in a structure. */
 typedef struct {
@@ -162,17 +192,26 @@ typedef struct {
 /* C[m ...][n ...] = epilogue(sums), whose rows are `width` apart. */
 MCP26_INLINE void tile_finish(tile_product t, mcp26_epilogue epilogue, const float *sums, int64_t width, int64_t rows,
                               int64_t columns, int64_t m, int64_t n) {
-    MCP26_ROLL for (int64_t i = 0; i < rows; i++) {
-        const float *from = sums + i * width;
-        float *to = t.c + (m + i) * t.ldc + n;
+    const float *from = sums, *end = sums + rows / TILE_FINISH * TILE_FINISH * width;
+    float *to = t.c + m * t.ldc + n;
+    /* Several rows are read before the first is stored: a store might change what the epilogue reads for all rows. */
+    MCP26_ROLL for (; TILE_FINISH > 1 && columns == 8 && from != end; from += TILE_FINISH * width) {
+        v8f v[TILE_FINISH];
+        for (int64_t i = 0; i < TILE_FINISH; i++) {
+            v[i] = epilogue(v8f_load_all(from + i * width), t.args, t.row0 + m + i, t.column0 + n, 8);
+        }
+        for (int64_t i = 0; i < TILE_FINISH; i++) v8f_store_all(to + i * t.ldc, v[i]);
+        to += TILE_FINISH * t.ldc, m += TILE_FINISH;
+    }
+    MCP26_ROLL for (end = sums + rows * width; from != end; from += width, to += t.ldc, m++) {
         int64_t j = 0;
         for (; j + 8 <= columns; j += 8) {
-            v8f v = epilogue(v8f_load_all(from + j), t.args, t.row0 + m + i, t.column0 + n + j, 8);
+            v8f v = epilogue(v8f_load_all(from + j), t.args, t.row0 + m, t.column0 + n + j, 8);
             v8f_store_all(to + j, v);
         }
         if (j < columns) {
             int64_t lanes = columns - j;
-            v8f v = epilogue(v8f_load_all(from + j), t.args, t.row0 + m + i, t.column0 + n + j, lanes);
+            v8f v = epilogue(v8f_load_all(from + j), t.args, t.row0 + m, t.column0 + n + j, lanes);
             v8f_store(to + j, v, lanes);
         }
     }
@@ -206,7 +245,8 @@ MCP26_INLINE int64_t tile_blocks(int64_t rows) { return mcp26_max(1, tile_cut(ro
 /* Panels of a group: enough for a unit to be worth its while. */
 MCP26_INLINE int64_t tile_group_of(int64_t rows, int64_t blocks, int64_t columns, int64_t depth) {
     int64_t work = mcp26_max(1, rows / blocks * depth * MCP26_NR), flight = tile_flight(rows);
-    int64_t worth = mcp26_ceil_div(TILE_UNIT_WORK, work * flight) * flight;
+    int64_t least = TILE_PACKS && rows > TILE_LOW ? TILE_PACKED_WORK : TILE_UNIT_WORK;
+    int64_t worth = mcp26_ceil_div(least, work * flight) * flight;
     return mcp26_max(1, mcp26_min(worth, mcp26_ceil_div(columns, MCP26_NR)));
 }
 
@@ -235,21 +275,61 @@ MCP26_INLINE void tile_strip(tile_product t, tile_source source, mcp26_epilogue 
     }
 }
 
-/* Units begin ... end-1 of the product. */
-MCP26_INLINE void tile_units_run(tile_product t, tile_source source, mcp26_epilogue epilogue, int64_t begin,
-                                 int64_t end) {
+#if TILE_PACKS
+/* Rows m ... m+rows-1, columns first ... last-1: packed rows meet all panels. */
+MCP26_INLINE void tile_band(tile_product t, tile_packer pack, mcp26_epilogue epilogue, int64_t m, int64_t rows,
+                            int64_t first, int64_t last) {
+    float packed[MCP26_MR * PACKED_DEPTH] __attribute__((aligned(64)));
+    float sums[PACKED_PANELS * PACKED_SUMS] __attribute__((aligned(64)));
+    for (int64_t n = first; n < last; n += PACKED_PANELS * MCP26_NR) {
+        int64_t columns = mcp26_min(last - n, PACKED_PANELS * MCP26_NR), panels = mcp26_ceil_div(columns, MCP26_NR);
+        for (int64_t k = 0; k < t.depth || k == 0; k += PACKED_DEPTH) {
+            int64_t depth = mcp26_min(PACKED_DEPTH, t.depth - k);
+            if (n == first || t.depth > PACKED_DEPTH) pack(t.left, packed, rows, m, k, depth);
+            mcp26_packed(rows, sums, packed, depth, t.b + n / MCP26_NR * t.panel_stride + k * MCP26_NR, t.panel_stride,
+                         panels, k > 0);
+        }
+        for (int64_t p = 0; p < panels; p++) {
+            const float *from = sums + p * PACKED_SUMS;
+            int64_t left = columns - p * MCP26_NR;
+            if (left >= MCP26_NR)
+                tile_finish(t, epilogue, from, MCP26_NR, rows, MCP26_NR, m, n + p * MCP26_NR);
+            else
+                tile_finish(t, epilogue, from, MCP26_NR, rows, left, m, n + p * MCP26_NR);
+        }
+    }
+}
+#endif
+
+/* Units begin ... end-1 of the product. `pack` may be NULL. */
+MCP26_INLINE void tile_units_pack(tile_product t, tile_source source, tile_packer pack, mcp26_epilogue epilogue,
+                                  int64_t begin, int64_t end) {
+    (void)pack;
     int64_t blocks = tile_blocks(t.rows), group = tile_group(t.rows, t.columns, t.depth);
     int64_t panels = mcp26_ceil_div(t.columns, MCP26_NR), groups = mcp26_ceil_div(panels, group);
     tile_rows cut = tile_cut(t.rows, MCP26_MR);
     for (int64_t u = begin; u < end; u++) {
         int64_t from = u / groups * cut.tiles / blocks, to = (u / groups + 1) * cut.tiles / blocks;
         int64_t n = u % groups * group * MCP26_NR, last = mcp26_min(t.columns, n + group * MCP26_NR);
+#if TILE_PACKS
+        if (pack && t.rows > TILE_LOW && last - n > (PACKED_WORTH - 1) * MCP26_NR) {
+            for (int64_t i = from; i < to; i++) {
+                tile_band(t, pack, epilogue, tile_top(cut, i), tile_top(cut, i + 1) - tile_top(cut, i), n, last);
+            }
+            continue;
+        }
+#endif
         while (n < last) {
             int64_t vectors = tile_vectors(t.rows, last - n), columns = mcp26_min(vectors * TILE_LANES, last - n);
             tile_strip(t, source, epilogue, cut, from, to, vectors, columns, n);
             n += columns;
         }
     }
+}
+
+MCP26_INLINE void tile_units_run(tile_product t, tile_source source, mcp26_epilogue epilogue, int64_t begin,
+                                 int64_t end) {
+    tile_units_pack(t, source, NULL, epilogue, begin, end);
 }
 
 #endif
