@@ -1,4 +1,4 @@
-"""The comparison with other runtimes measures, and writes what it measured."""
+"""The measurements run, and write what they measured."""
 
 from __future__ import annotations
 
@@ -102,3 +102,17 @@ def test_double_precision_is_that_of_all_weights_and_constants(monkeypatch: pyte
     np.testing.assert_array_equal(got, want)
     assert float64.error([got.astype(np.float32)], [got]) < 2**-23
     assert float64.error([got * 1.5], [got]) == pytest.approx(0.5)
+
+
+def test_layers_lists_each_product_with_its_sizes(tmp_path: Path) -> None:
+    script, page = BENCH / "layers.py", tmp_path / "layers.md"
+    options = ["--model", "digits", "--targets", "host", "--rounds", "2", "--output", str(page)]
+    done = subprocess.run([sys.executable, str(script), *options], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    rows = [line.strip("| ").split(" | ") for line in page.read_text().splitlines() if line.startswith("| ")]
+    assert [row[:3] for row in rows[1:-1]] == [
+        ["Conv 3x3", "64 x 9 x 16", "1"],
+        ["Conv 3x3", "64 x 144 x 32", "1"],
+        ["Gemm", "1 x 512 x 10", "1"],
+    ]
+    assert all(float(row[3]) >= 0 and float(row[4]) > 0 and float(row[6]) > 0 for row in rows[1:-1])

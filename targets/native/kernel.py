@@ -236,7 +236,8 @@ class KernelBuilder:
         if bias is None and not region.chain:
             return "epilogue_none"
         result = self.node.output.type
-        printer = Printer(lambda value: self._epilogue_operand(value, result))
+        fetched: list[str] = []
+        printer = Printer(lambda value: self._epilogue_operand(value, result, fetched))
         lines: list[str] = []
         if bias is not None:
             lines.append(f"acc = acc + v8f_load({self.constant(bias)} + n, lanes);")
@@ -245,6 +246,8 @@ class KernelBuilder:
             printer.node(node)
         self.headers.append("vmath.h")
         lines += printer.statements
+        if fetched:
+            lines.insert(0, f"if (lanes == 0) {{ {' '.join(dict.fromkeys(fetched))} return acc; }}")
         lines.append(f"return {printer.text(region.result) if region.chain else 'acc'};")
         name = f"{self._prefix}_epilogue"
         self.function(
@@ -253,7 +256,8 @@ class KernelBuilder:
         )
         return name
 
-    def _epilogue_operand(self, value: Value, result: TensorType) -> str:
+    def _epilogue_operand(self, value: Value, result: TensorType, fetched: list[str]) -> str:
+        """C text of 8 elements of an operand; what fetches them, where each row has its own, goes to ``fetched``."""
         outer = self.region.outer(value)
         assert outer is not None
         if outer.data is not None and outer.data.size == 1:
@@ -266,6 +270,8 @@ class KernelBuilder:
             terms.append("m" if row == 1 else f"m * {self.size(row)}")
         if column != 0:
             terms.append("n" if column == 1 else f"n * {self.size(column)}")
+        if row != 0 and column == 1:
+            fetched.append(f"__builtin_prefetch({' + '.join(terms)});")
         return load(outer.dtype, " + ".join(terms), self.size(column), "lanes")
 
     def _with_sizes(self, function: str) -> str:

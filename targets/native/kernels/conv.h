@@ -37,7 +37,7 @@ enum { CONV_TAPS = 16 }; /* taps of one call of a core */
 
 /* Each of the tile's output pixels points, for each tap, at its input pixel, or at zeros beyond the edge. */
 MCP26_INLINE void conv_source(const void *left, float *sums, int64_t rows, int64_t vectors, int64_t m, const float *b,
-                              int64_t panel_stride, int64_t columns) {
+                              int64_t panel_stride, int64_t columns, const float *ahead) {
     const conv_left *l = left;
     const conv_shape s = l->s;
     int64_t top[TILE_ROWS], side[TILE_ROWS], corner[TILE_ROWS], taps = s.kernel_h * s.kernel_w;
@@ -69,8 +69,8 @@ MCP26_INLINE void conv_source(const void *left, float *sums, int64_t rows, int64
                 next[i] = is_here ? x + corner[i] : l->zeros;
             }
         }
-        tile_core(rows, vectors, columns, sums, a, count, depth, b + tap * depth * MCP26_NR, MCP26_NR, panel_stride,
-                  tap > 0);
+        tile_core_ahead(rows, vectors, columns, sums, a, count, depth, b + tap * depth * MCP26_NR, MCP26_NR,
+                        panel_stride, tap > 0, ahead + tap * depth * TILE_AHEAD / 4);
     }
 }
 
@@ -127,7 +127,7 @@ MCP26_INLINE void conv_f32(conv_shape s, const float *x, const float *w, const f
                           .depth = s.kernel_h * s.kernel_w * depth, .left = &left,
                           .b = w + g * mcp26_ceil_div(channels, MCP26_NR) * panel_stride,
                           .panel_stride = panel_stride, .c = y + g * channels, .ldc = s.y_pixel, .args = args,
-                          .column0 = g * channels};
+                          .column0 = g * channels, .row_step = s.x_pixel * s.stride_w};
         if (depth % 4 == 0)
             tile_units_pack(t, conv_source, conv_pack, epilogue, first, last);
         else

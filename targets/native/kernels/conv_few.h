@@ -11,7 +11,7 @@
 
 enum {
     CONV_FEW_PATCH = 2048, /* floats on the stack */
-    CONV_FEW_TAPS = 64     /* taps of one call of a core */
+    CONV_FEW_TAPS = 160    /* taps of one call of a core */
 };
 
 /* Elements from one item, channel, row, column to the next. */
@@ -71,7 +71,7 @@ MCP26_INLINE void conv_few_pack(const void *left, float *packed, int64_t rows, i
         conv_few_gather(s, x, l->st, packed, rows, top, side, k, depth, 0);
 }
 #else
-/* The input of `count` output pixels from `column` of `row`, between zeros where taps leave the image:
+/* The input of a tile of output pixels whose first tap is at (top, side), between zeros where taps leave the image:
  * patch[in_c][kernel_h][span]. */
 MCP26_INLINE void conv_few_patch(conv_shape s, const float *x, conv_strides st, float *patch, int64_t top, int64_t side,
                                  int64_t span) {
@@ -87,11 +87,12 @@ MCP26_INLINE void conv_few_patch(conv_shape s, const float *x, conv_strides st, 
     }
 }
 
-/* Where taps from ... from+count-1 are, the first tap's place being 0. */
-MCP26_INLINE void conv_few_offsets(conv_shape s, conv_strides st, int64_t from, int64_t count, int64_t *offsets) {
+/* Where taps from ... from+count-1 are, the first tap's place being 0, `down` rows from one to the next. */
+MCP26_INLINE void conv_few_offsets(conv_shape s, conv_strides st, int64_t down, int64_t from, int64_t count,
+                                   int64_t *offsets) {
     int64_t kw = from % s.kernel_w, kh = from / s.kernel_w % s.kernel_h, c = from / s.kernel_w / s.kernel_h;
     for (int64_t i = 0; i < count; i++) {
-        offsets[i] = c * st.channel + kh * s.dilation_h * st.row + kw * s.dilation_w * st.column;
+        offsets[i] = c * st.channel + kh * down * st.row + kw * s.dilation_w * st.column;
         if (++kw < s.kernel_w) continue;
         kw = 0;
         if (++kh < s.kernel_h) continue;
@@ -100,22 +101,35 @@ MCP26_INLINE void conv_few_offsets(conv_shape s, conv_strides st, int64_t from, 
     }
 }
 
-/* All channels of `count` pixels. `offsets` are those of the image's first taps. */
-MCP26_INLINE void conv_few_pixels(conv_shape s, tile_product t, const float *x, conv_strides st,
-                                  const int64_t *offsets, mcp26_epilogue epilogue, int64_t row, int64_t column,
-                                  int64_t count, int64_t m) {
+/* Where elements of the input are, and the first taps among them; `patch` says the same of a patch. */
+typedef struct {
+    conv_strides image, patch;
+    int64_t span;
+    int64_t in_image[CONV_FEW_TAPS], in_patch[CONV_FEW_TAPS];
+} conv_few_places;
+
+MCP26_INLINE void conv_few_place(conv_shape s, conv_strides st, conv_few_places *p) {
+    int64_t some = mcp26_min(CONV_FEW_TAPS, s.in_c * s.kernel_h * s.kernel_w);
+    p->span = conv_few_span(s, TILE_FEW);
+    p->image = st;
+    p->patch = (conv_strides){0, s.kernel_h * p->span, p->span, 1};
+    conv_few_offsets(s, st, s.dilation_h, 0, some, p->in_image);
+    conv_few_offsets(s, p->patch, 1, 0, some, p->in_patch);
+}
+
+/* All channels of `count` pixels. */
+MCP26_INLINE void conv_few_pixels(conv_shape s, tile_product t, const float *x, const conv_few_places *p,
+                                  mcp26_epilogue epilogue, int64_t row, int64_t column, int64_t count, int64_t m) {
     float patch[CONV_FEW_PATCH], sums[TILE_SUMS] __attribute__((aligned(64)));
-    int64_t other[CONV_FEW_TAPS], taps = s.in_c * s.kernel_h * s.kernel_w, reach = (s.kernel_h - 1) * s.dilation_h;
-    int64_t top = row * s.stride_h - s.pad_top, side = column * s.stride_w - s.pad_left, span = conv_few_span(s, count);
-    if (top >= 0 && top + reach < s.in_h && side >= 0 && side + span <= s.in_w) {
+    int64_t taps = s.in_c * s.kernel_h * s.kernel_w, reach = (s.kernel_h - 1) * s.dilation_h;
+    int64_t top = row * s.stride_h - s.pad_top, side = column * s.stride_w - s.pad_left, down = s.dilation_h;
+    const int64_t *offsets = p->in_image;
+    conv_strides st = p->image;
+    if (top >= 0 && top + reach < s.in_h && side >= 0 && side + conv_few_span(s, count) <= s.in_w) {
         x += top * st.row + side * st.column;
     } else {
-        conv_few_patch(s, x, st, patch, top, side, span);
-        x = patch;
-        st = (conv_strides){0, s.kernel_h * span, span, 1};
-        s.dilation_h = 1;
-        conv_few_offsets(s, st, 0, mcp26_min(CONV_FEW_TAPS, taps), other);
-        offsets = other;
+        conv_few_patch(s, x, st, patch, top, side, p->span);
+        x = patch, st = p->patch, down = 1, offsets = p->in_patch;
     }
     const float *a[TILE_ROWS]; /* some beyond the tile */
     MCP26_UNROLL for (int64_t i = 0; i < TILE_ROWS; i++) a[i] = x + i * s.stride_w * st.column;
@@ -123,10 +137,10 @@ MCP26_INLINE void conv_few_pixels(conv_shape s, tile_product t, const float *x, 
         int64_t columns = mcp26_min(TILE_WIDTH, t.columns - n), vectors = columns <= TILE_LANES ? 1 : TILE_VECTORS;
         const float *b = t.b + n / MCP26_NR * t.panel_stride;
         for (int64_t tap = 0; tap < taps || tap == 0; tap += CONV_FEW_TAPS) {
-            int64_t some = mcp26_min(CONV_FEW_TAPS, taps - tap);
+            int64_t some = mcp26_min(CONV_FEW_TAPS, taps - tap), other[CONV_FEW_TAPS];
             const int64_t *places = offsets;
-            if (taps > CONV_FEW_TAPS) {
-                conv_few_offsets(s, st, tap, some, other);
+            if (tap > 0) {
+                conv_few_offsets(s, st, down, tap, some, other);
                 places = other;
             }
             tile_few(count, vectors, sums, a, places, some, b + tap * MCP26_NR, t.panel_stride, tap > 0);
@@ -153,8 +167,8 @@ MCP26_INLINE void conv_few_f32(conv_shape s, const float *x, conv_strides st, co
     t.left = &left;
     t.depth = s.in_c * s.kernel_h * s.kernel_w;
 #else
-    int64_t offsets[CONV_FEW_TAPS];
-    conv_few_offsets(s, st, 0, mcp26_min(CONV_FEW_TAPS, s.in_c * s.kernel_h * s.kernel_w), offsets);
+    conv_few_places places;
+    conv_few_place(s, st, &places);
 #endif
     for (int64_t u = begin; u < end; u++) {
         for (int64_t i = 0; i < cut.tiles && s.out_w > 0; i++) {
@@ -162,7 +176,7 @@ MCP26_INLINE void conv_few_f32(conv_shape s, const float *x, conv_strides st, co
 #if TILE_PACKS
             tile_band(t, conv_few_pack, epilogue, m, count, 0, s.out_c);
 #else
-            conv_few_pixels(s, t, x + u / s.out_h * st.item, st, offsets, epilogue, u % s.out_h, column, count, m);
+            conv_few_pixels(s, t, x + u / s.out_h * st.item, &places, epilogue, u % s.out_h, column, count, m);
 #endif
         }
     }

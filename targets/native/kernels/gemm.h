@@ -16,13 +16,13 @@ typedef struct {
 } gemm_left;
 
 MCP26_INLINE void gemm_source(const void *left, float *sums, int64_t rows, int64_t vectors, int64_t m, const float *b,
-                              int64_t panel_stride, int64_t columns) {
+                              int64_t panel_stride, int64_t columns, const float *ahead) {
     const gemm_left *g = left;
     const float *a[TILE_ROWS]; /* some beyond the tile */
     MCP26_UNROLL for (int64_t i = 0; i < TILE_ROWS; i++) a[i] = g->a + (m + i) * g->lda;
     int64_t width = vectors * TILE_LANES, missing = width - columns;
     if (!g->is_loose || missing == 0) {
-        tile_core(rows, vectors, columns, sums, a, 1, g->depth, b, g->b_step, panel_stride, 0);
+        tile_core_ahead(rows, vectors, columns, sums, a, 1, g->depth, b, g->b_step, panel_stride, 0, ahead);
         return;
     }
     /* A whole tile's row of B may run on into the next row, but not out of the last ones. */
@@ -55,7 +55,7 @@ MCP26_INLINE void gemm_f32(int64_t M, int64_t N, int64_t K, const float *a, int6
                            int64_t ldc, mcp26_epilogue epilogue, const void *const *args, int64_t begin, int64_t end) {
     gemm_left left = {a, lda, MCP26_NR, K, 0};
     tile_product t = {.rows = M, .columns = N, .depth = K, .left = &left, .b = packed,
-                      .panel_stride = K * MCP26_NR, .c = c, .ldc = ldc, .args = args};
+                      .panel_stride = K * MCP26_NR, .c = c, .ldc = ldc, .args = args, .row_step = lda};
     tile_units_pack(t, gemm_source, gemm_pack, epilogue, begin, end);
 }
 
@@ -77,7 +77,7 @@ MCP26_INLINE void matmul_f32(int64_t batch, int64_t M, int64_t N, int64_t K, con
         gemm_left left = {a + item * batch_a, lda, ldb, K, 1};
         tile_product t = {.rows = M, .columns = N, .depth = K, .left = &left,
                           .b = b + item * batch_b, .panel_stride = MCP26_NR, .c = c + item * batch_c, .ldc = ldc,
-                          .args = args, .row0 = item * M};
+                          .args = args, .row0 = item * M, .row_step = lda};
         tile_units_run(t, gemm_source, epilogue, first, last);
         u += last - first;
     }

@@ -114,16 +114,18 @@ MCP26_INLINE void weight_expand(weight_panels w, weight_load load, int64_t depth
     }
 }
 
-/* As tile_blocks: rows of a block share the work of expanding, so there are more, as far as the second cache has room. */
+/* Rows of a block share the work of expanding, so there are many, as far as the second cache has room. */
 MCP26_INLINE int64_t weight_blocks(int64_t rows, int64_t depth) {
     int64_t fit = WEIGHT_BLOCK / mcp26_max(1, depth * MCP26_MR);
     int64_t tiles = mcp26_max(TILE_BLOCK, mcp26_min(fit, WEIGHT_TILES));
     return mcp26_max(1, tile_cut(rows, MCP26_MR).tiles / tiles);
 }
 
-/* As tile_group and tile_units. */
+/* Panels of a group: enough for a unit to be worth its while. */
 MCP26_INLINE int64_t weight_group(int64_t rows, int64_t columns, int64_t depth) {
-    return tile_group_of(rows, weight_blocks(rows, depth), columns, depth);
+    int64_t work = mcp26_max(1, rows / weight_blocks(rows, depth) * depth * MCP26_NR), flight = tile_flight(rows);
+    int64_t worth = mcp26_ceil_div(TILE_UNIT_WORK, work * flight) * flight;
+    return mcp26_max(1, mcp26_min(worth, mcp26_ceil_div(columns, MCP26_NR)));
 }
 MCP26_INLINE int64_t weight_units(int64_t rows, int64_t columns, int64_t depth) {
     if (rows == 0) return 0;
@@ -147,7 +149,8 @@ MCP26_INLINE void weight_units_run(tile_product t, weight_panels w, weight_load 
             }
             tile_product part = t;
             part.b = scratch, part.c = t.c + n, part.column0 = t.column0 + n;
-            tile_strip(part, source, epilogue, cut, from, to, columns <= TILE_LANES ? 1 : TILE_VECTORS, columns, 0);
+            tile_strip(part, source, epilogue, cut, from, to, columns <= TILE_LANES ? 1 : TILE_VECTORS, columns, 0,
+                       scratch);
         }
     }
 }

@@ -45,7 +45,8 @@ typedef int8_t v8c __attribute__((ext_vector_type(8)));
 typedef float v4f __attribute__((ext_vector_type(4)));
 typedef float v2f __attribute__((ext_vector_type(2)));
 
-/* What an epilogue is: 8 results of row m, columns n ... n+7, of which `lanes` exist; gives what is to be stored. */
+/* What an epilogue is: 8 results of row m, columns n ... n+7, of which `lanes` exist; gives what is to be stored. With
+ * `lanes` 0 it may fetch what it is going to read of this row, and its result means nothing. */
 typedef v8f (*mcp26_epilogue)(v8f acc, const void *const *args, int64_t m, int64_t n, int64_t lanes);
 
 /* Stores the sum as it is: the epilogue where nothing is fused. */

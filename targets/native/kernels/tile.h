@@ -11,9 +11,10 @@
  * time and are shared by the kernels of a translation unit. What surrounds them (which tiles there are, where rows of
  * the left operand lie, the epilogue) is inlined into each kernel, where literal sizes leave few of the cores in use.
  *
- * UNITS (begin, end of a kernel): the result is cut into row blocks x panel groups; unit u is row block u / groups,
- * panel group u % groups. Within a unit each panel meets all rows of the block, so that panels are read from the
- * second cache once a block, and lines of C are complete before they leave the first.
+ * UNITS (begin, end of a kernel): the result is cut into row blocks x groups of panels, see tile_plan. A group stays in
+ * the second cache; within a unit a band of rows, which the first cache holds, meets one strip of the group after
+ * another, so that lines of C follow one another. What the cores can foresee, they fetch: the next group of weights, and
+ * behind the last one the next layer's.
  */
 #ifndef MCP26_TILE_H
 #define MCP26_TILE_H
@@ -24,6 +25,8 @@
  * TILE_SLIM: rows of a tile of one register across, as many as it takes to keep the multipliers busy. TILE_FEW: rows of
  * a tile of conv_few.h, where clang loads a whole column of A at once. TILE_LOW: up to so many rows tiles are wider.
  * TILE_FINISH: rows that go through the epilogue together. TILE_PACKS: whether there are PACKED ROWS.
+ * TILE_FETCHED: whether tiles are as wide as a cache line, so that none has touched what the next is going to write.
+ * TILE_SPLIT: so many times lower and wider are tiles whose rows would evict one another from the first cache.
  * TILE_HEIGHTS_V: the cores V registers across. TILE_HALVES: whether some are half a register across, since a processor
  * may take twice as long for a whole one. */
 #if defined(__AVX512F__)
@@ -32,10 +35,11 @@ typedef float tile_vector __attribute__((ext_vector_type(16)));
 #define MCP26_MR 12 /* 24 of 32 registers accumulate */
 #define TILE_HALVES 1
 enum { TILE_LANES = 16, TILE_VECTORS = 2, TILE_SLIM = 12, TILE_LOW = 4, TILE_FEW = 8, TILE_FINISH = 1 };
+enum { TILE_SPLIT = 2, TILE_FETCHED = 1 };
 #define TILE_PACKS 0
 #define TILE_HEIGHTS_1(X) TILE_TO_8(X, 1) X(1, 9) X(1, 10) X(1, 11) X(1, 12)
 #define TILE_HEIGHTS_2(X) TILE_TO_8(X, 2) X(2, 9) X(2, 10) X(2, 11) X(2, 12)
-#define TILE_HEIGHTS_4(X) X(4, 1) X(4, 2) X(4, 3) X(4, 4)
+#define TILE_HEIGHTS_4(X) X(4, 1) X(4, 2) X(4, 3) X(4, 4) X(4, 5) X(4, 6)
 #define TILE_HEIGHTS_8(X) X(8, 1)
 #elif defined(__x86_64__)
 typedef v8f tile_vector;
@@ -43,6 +47,7 @@ typedef v8f tile_vector;
 #define MCP26_MR 6 /* 12 of 16 registers accumulate */
 #define TILE_HALVES 0
 enum { TILE_LANES = 8, TILE_VECTORS = 2, TILE_SLIM = 12, TILE_LOW = 3, TILE_FEW = 6, TILE_FINISH = 1 };
+enum { TILE_SPLIT = 1, TILE_FETCHED = 1 };
 #define TILE_PACKS 0
 #define TILE_HEIGHTS_1(X) TILE_TO_8(X, 1) X(1, 9) X(1, 10) X(1, 11) X(1, 12)
 #define TILE_HEIGHTS_2(X) X(2, 1) X(2, 2) X(2, 3) X(2, 4) X(2, 5) X(2, 6)
@@ -54,6 +59,7 @@ typedef v8f tile_vector;
 #define MCP26_MR 8 /* 16 of 32 registers accumulate */
 #define TILE_HALVES 0
 enum { TILE_LANES = 8, TILE_VECTORS = 1, TILE_SLIM = 8, TILE_LOW = 3, TILE_FEW = 8, TILE_FINISH = 4 };
+enum { TILE_SPLIT = 1, TILE_FETCHED = 0 };
 #define TILE_PACKS 1
 #define TILE_HEIGHTS_1(X) TILE_TO_8(X, 1)
 #define TILE_HEIGHTS_2(X) X(2, 1) X(2, 2) X(2, 3)
@@ -68,9 +74,16 @@ enum {
     TILE_ROWS = 12,                         /* rows of any tile, at most */
     TILE_ACCUMULATORS = 24,                 /* registers that accumulate, at most */
     TILE_SUMS = TILE_ACCUMULATORS * TILE_LANES,
-    TILE_BLOCK = 8,                         /* tiles of a block, up to twice as many if there are no more */
+    TILE_BAND = TILE_SLIM / MCP26_MR,       /* tiles of a band */
+    TILE_BLOCK = 8,                         /* tiles of a block, at least, where each block fetches all weights */
     TILE_UNIT_WORK = 1 << 19,               /* multiply-adds that are worth a unit of their own */
-    TILE_PACKED_WORK = 1 << 21              /* the same where rows are packed once a unit */
+    TILE_PACKED_WORK = 1 << 21,             /* the same where rows are packed once a unit */
+    TILE_BLOCK_WORK = 1 << 18,              /* multiply-adds of a block of rows that may be any */
+    TILE_GROUP = 1 << 15,                   /* floats of a group of panels */
+    TILE_KEPT = 1 << 17,                    /* floats of an operand that stays in the second cache */
+    TILE_WAY = 1024,                        /* floats of a way of the first cache */
+    TILE_LINE = 16,                         /* floats of a cache line */
+    TILE_AHEAD = 2 * TILE_LINE              /* floats that four columns of A give time to fetch */
 };
 
 typedef struct {
@@ -79,7 +92,7 @@ typedef struct {
 MCP26_INLINE tile_vector tile_load(const float *p) { return ((const tile_unaligned *)(const void *)p)->v; }
 MCP26_INLINE void tile_store(float *p, tile_vector v) { ((tile_unaligned *)(void *)p)->v = v; }
 
-/* The cores V registers across, for each height:
+/* The cores V registers across, for each height (`ahead` as in tile_source):
  *
  *     sums[i][j] = (`goes_on` ? sums[i][j] : 0) + sum over t < taps, k < depth in this order of
  *                  a[t * TILE_ROWS + i][k] * B[t * depth + k][j]        i < rows, j < V * TILE_LANES
@@ -88,7 +101,8 @@ MCP26_INLINE void tile_store(float *p, tile_vector v) { ((tile_unaligned *)(void
 #define TILE_DECLARE(V)                                                                                               \
     __attribute__((visibility("hidden"))) void mcp26_tile_##V(int64_t rows, float *sums, const float *const *a,      \
                                                               int64_t taps, int64_t depth, const float *b,           \
-                                                              int64_t b_step, int64_t panel_stride, int64_t goes_on);
+                                                              int64_t b_step, int64_t panel_stride, int64_t goes_on, \
+                                                              const float *ahead);
 TILE_DECLARE(1)
 TILE_DECLARE(2)
 TILE_DECLARE(4)
@@ -98,21 +112,28 @@ TILE_DECLARE(half) /* the first 8 of a register's columns; rows of sums are TILE
 #endif
 
 /* `columns` exist of those that the vectors have. */
-MCP26_INLINE void tile_core(int64_t rows, int64_t vectors, int64_t columns, float *sums, const float *const *a,
-                            int64_t taps, int64_t depth, const float *b, int64_t b_step, int64_t panel_stride,
-                            int64_t goes_on) {
+MCP26_INLINE void tile_core_ahead(int64_t rows, int64_t vectors, int64_t columns, float *sums, const float *const *a,
+                                  int64_t taps, int64_t depth, const float *b, int64_t b_step, int64_t panel_stride,
+                                  int64_t goes_on, const float *ahead) {
 #if TILE_HALVES
     if (vectors == 1 && columns <= 8) {
-        mcp26_tile_half(rows, sums, a, taps, depth, b, b_step, panel_stride, goes_on);
+        mcp26_tile_half(rows, sums, a, taps, depth, b, b_step, panel_stride, goes_on, ahead);
         return;
     }
 #else
     (void)columns;
 #endif
-    if (vectors == 1) mcp26_tile_1(rows, sums, a, taps, depth, b, b_step, panel_stride, goes_on);
-    if (vectors == 2) mcp26_tile_2(rows, sums, a, taps, depth, b, b_step, panel_stride, goes_on);
-    if (vectors == 4) mcp26_tile_4(rows, sums, a, taps, depth, b, b_step, panel_stride, goes_on);
-    if (vectors == 8) mcp26_tile_8(rows, sums, a, taps, depth, b, b_step, panel_stride, goes_on);
+    if (vectors == 1) mcp26_tile_1(rows, sums, a, taps, depth, b, b_step, panel_stride, goes_on, ahead);
+    if (vectors == 2) mcp26_tile_2(rows, sums, a, taps, depth, b, b_step, panel_stride, goes_on, ahead);
+    if (vectors == 4) mcp26_tile_4(rows, sums, a, taps, depth, b, b_step, panel_stride, goes_on, ahead);
+    if (vectors == 8) mcp26_tile_8(rows, sums, a, taps, depth, b, b_step, panel_stride, goes_on, ahead);
+}
+
+/* The same with nothing to look ahead to. */
+MCP26_INLINE void tile_core(int64_t rows, int64_t vectors, int64_t columns, float *sums, const float *const *a,
+                            int64_t taps, int64_t depth, const float *b, int64_t b_step, int64_t panel_stride,
+                            int64_t goes_on) {
+    tile_core_ahead(rows, vectors, columns, sums, a, taps, depth, b, b_step, panel_stride, goes_on, b);
 }
 
 #if TILE_PACKS
@@ -169,9 +190,9 @@ MCP26_INLINE void tile_parts(int64_t rows, int64_t vectors, float *sums, const f
 }
 
 /* What a kernel brings: sums[rows][vectors * TILE_LANES] = rows m ... m+rows-1 of its left operand times the panels at
- * b, of which `columns` columns exist. */
+ * b, of which `columns` columns exist. What is at `ahead`, which need not exist, goes to the second cache. */
 typedef void (*tile_source)(const void *left, float *sums, int64_t rows, int64_t vectors, int64_t m, const float *b,
-                            int64_t panel_stride, int64_t columns);
+                            int64_t panel_stride, int64_t columns, const float *ahead);
 
 /* The same operand, columns k ... k+depth-1 (k is a multiple of PACKED_DEPTH), as PACKED ROWS. */
 typedef void (*tile_packer)(const void *left, float *packed, int64_t rows, int64_t m, int64_t k, int64_t depth);
@@ -187,6 +208,7 @@ typedef struct {
     int64_t ldc;
     const void *const *args;
     int64_t row0, column0;
+    int64_t row_step; /* elements from one row of the left operand to the next; 0: these lie anywhere */
 } tile_product;
 
 /* C[m ...][n ...] = epilogue(sums), whose rows are `width` apart. */
@@ -217,57 +239,95 @@ MCP26_INLINE void tile_finish(tile_product t, mcp26_epilogue epilogue, const flo
     }
 }
 
+/* The epilogue's memory, all of it before the sums: it lies too far apart for the processor to foresee. */
+MCP26_INLINE void tile_fetch(tile_product t, mcp26_epilogue epilogue, int64_t rows, int64_t columns, int64_t m,
+                             int64_t n) {
+    MCP26_ROLL for (int64_t i = 0; TILE_FETCHED && i < rows; i++) {
+        for (int64_t j = 0; j < columns; j += TILE_LINE) {
+            __builtin_prefetch(t.c + (m + i) * t.ldc + n + j, 1);
+            epilogue((v8f)0.0f, t.args, t.row0 + m + i, t.column0 + n + j, 0);
+        }
+    }
+}
+
 /* The rows are cut into tiles of up to `most` and nearly equal height (a last tile of one or two rows would wait for
  * its own sums): `taller` tiles of low + 1 rows, then tiles of `low`. */
 typedef struct {
     int64_t tiles, low, taller;
 } tile_rows;
 
-MCP26_INLINE tile_rows tile_cut(int64_t rows, int64_t most) {
-    int64_t tiles = mcp26_max(1, mcp26_ceil_div(rows, most));
+MCP26_INLINE tile_rows tile_cut_into(int64_t rows, int64_t tiles) {
     return (tile_rows){tiles, rows / tiles, rows % tiles};
+}
+MCP26_INLINE tile_rows tile_cut(int64_t rows, int64_t most) {
+    return tile_cut_into(rows, mcp26_max(1, mcp26_ceil_div(rows, most)));
 }
 
 MCP26_INLINE int64_t tile_top(tile_rows cut, int64_t tile) { return tile * cut.low + mcp26_min(tile, cut.taller); }
 
+/* Times that tiles are lower and wider: rows a multiple of TILE_WAY apart are in the same few places of the cache. */
+MCP26_INLINE int64_t tile_split(tile_product t) {
+    return t.row_step != 0 && t.row_step % TILE_WAY == 0 ? TILE_SPLIT : 1;
+}
+
 /* Registers across the next tiles, with `columns` left: a few rows alone would wait for their own sums. */
-MCP26_INLINE int64_t tile_vectors(int64_t rows, int64_t columns) {
+MCP26_INLINE int64_t tile_vectors(int64_t rows, int64_t columns, int64_t split) {
     if (rows == 1 && columns >= 4 * TILE_WIDTH) return 4 * TILE_VECTORS;
-    if (rows <= TILE_LOW && columns >= 2 * TILE_WIDTH) return 2 * TILE_VECTORS;
+    if ((rows <= TILE_LOW || split == 2) && columns >= 2 * TILE_WIDTH) return 2 * TILE_VECTORS;
     return columns <= TILE_LANES ? 1 : TILE_VECTORS;
 }
 
 /* Panels that the widest tile covers. */
-MCP26_INLINE int64_t tile_flight(int64_t rows) { return tile_vectors(rows, 4 * TILE_WIDTH) * TILE_LANES / MCP26_NR; }
+MCP26_INLINE int64_t tile_flight(int64_t rows) { return tile_vectors(rows, 4 * TILE_WIDTH, 1) * TILE_LANES / MCP26_NR; }
 
-MCP26_INLINE int64_t tile_blocks(int64_t rows) { return mcp26_max(1, tile_cut(rows, MCP26_MR).tiles / TILE_BLOCK); }
+/* How a product is cut. A group of panels stays in the second cache while the rows of a block meet it. Where neither
+ * operand fits there as a whole, a block has as many rows as do. */
+typedef struct {
+    tile_rows cut;
+    int64_t blocks; /* of rows */
+    int64_t group;  /* panels of a group */
+    int64_t groups;
+    int64_t is_left_kept; /* the left operand stays in the second cache: each group meets all blocks, then the next */
+} tile_plan;
 
-/* Panels of a group: enough for a unit to be worth its while. */
-MCP26_INLINE int64_t tile_group_of(int64_t rows, int64_t blocks, int64_t columns, int64_t depth) {
-    int64_t work = mcp26_max(1, rows / blocks * depth * MCP26_NR), flight = tile_flight(rows);
-    int64_t least = TILE_PACKS && rows > TILE_LOW ? TILE_PACKED_WORK : TILE_UNIT_WORK;
-    int64_t worth = mcp26_ceil_div(least, work * flight) * flight;
-    return mcp26_max(1, mcp26_min(worth, mcp26_ceil_div(columns, MCP26_NR)));
-}
-
-MCP26_INLINE int64_t tile_group(int64_t rows, int64_t columns, int64_t depth) {
-    return tile_group_of(rows, tile_blocks(rows), columns, depth);
+MCP26_INLINE tile_plan tile_plan_of(int64_t rows, int64_t columns, int64_t depth) {
+    tile_rows cut = tile_cut(rows, MCP26_MR);
+    int64_t panels = mcp26_max(1, mcp26_ceil_div(columns, MCP26_NR)), flight = tile_flight(rows);
+    int64_t panel = mcp26_max(1, depth * MCP26_NR), left = rows * depth;
+    int64_t fit = mcp26_max(1, TILE_GROUP / (panel * flight)) * flight;
+    /* A product of few rows has to be cut somewhere. */
+    int64_t worth = mcp26_ceil_div(TILE_UNIT_WORK, mcp26_max(1, rows) * panel * flight) * flight;
+    int64_t most = mcp26_min(panels, rows <= TILE_LOW ? worth : mcp26_max(fit, worth));
+    int64_t group = mcp26_ceil_div(mcp26_ceil_div(panels, mcp26_ceil_div(panels, most)), flight) * flight;
+    if (TILE_PACKS) { /* few blocks of rows, whose packing is worth its while */
+        int64_t blocks = mcp26_max(1, cut.tiles / TILE_BLOCK), work = mcp26_max(1, rows / blocks * panel);
+        int64_t least = rows > TILE_LOW ? TILE_PACKED_WORK : TILE_UNIT_WORK;
+        int64_t wide = mcp26_max(1, mcp26_min(panels, mcp26_ceil_div(least, work * flight) * flight));
+        return (tile_plan){cut, blocks, wide, mcp26_ceil_div(panels, wide), 0};
+    }
+    int64_t is_left_kept = left <= TILE_KEPT, is_right_kept = panels * panel <= TILE_KEPT;
+    int64_t is_free = is_left_kept || is_right_kept;
+    int64_t tall = is_free ? TILE_BLOCK_WORK / (panel * group) : TILE_KEPT / mcp26_max(1, depth);
+    int64_t block = mcp26_max(is_free ? 1 : TILE_BLOCK, tall / MCP26_MR); /* tiles */
+    return (tile_plan){cut, mcp26_ceil_div(cut.tiles, block), group, mcp26_ceil_div(panels, group), is_left_kept};
 }
 
 MCP26_INLINE int64_t tile_units(int64_t rows, int64_t columns, int64_t depth) {
     if (rows == 0) return 0;
-    return tile_blocks(rows) * mcp26_ceil_div(mcp26_ceil_div(columns, MCP26_NR), tile_group(rows, columns, depth));
+    tile_plan plan = tile_plan_of(rows, columns, depth);
+    return plan.blocks * plan.groups;
 }
 
-/* Tiles `from` ... `to`-1 of the cut, `columns` columns from n on. */
+/* Tiles `from` ... `to`-1 of the cut, `columns` columns from n on. Meanwhile `ahead` is fetched, a share for each. */
 MCP26_INLINE void tile_strip(tile_product t, tile_source source, mcp26_epilogue epilogue, tile_rows cut, int64_t from,
-                             int64_t to, int64_t vectors, int64_t columns, int64_t n) {
+                             int64_t to, int64_t vectors, int64_t columns, int64_t n, const float *ahead) {
     const float *b = t.b + n / MCP26_NR * t.panel_stride;
     int64_t step = vectors == 1 ? TILE_SLIM / MCP26_MR : 1;
     for (int64_t i = from; i < to; i += step) {
         float sums[TILE_SUMS] __attribute__((aligned(64)));
         int64_t m = tile_top(cut, i), rows = tile_top(cut, mcp26_min(i + step, to)) - m;
-        source(t.left, sums, rows, vectors, m, b, t.panel_stride, columns);
+        tile_fetch(t, epilogue, rows, columns, m, n);
+        source(t.left, sums, rows, vectors, m, b, t.panel_stride, columns, ahead);
         if (columns == TILE_WIDTH)
             tile_finish(t, epilogue, sums, TILE_WIDTH, rows, TILE_WIDTH, m, n);
         else
@@ -305,24 +365,34 @@ MCP26_INLINE void tile_band(tile_product t, tile_packer pack, mcp26_epilogue epi
 MCP26_INLINE void tile_units_pack(tile_product t, tile_source source, tile_packer pack, mcp26_epilogue epilogue,
                                   int64_t begin, int64_t end) {
     (void)pack;
-    int64_t blocks = tile_blocks(t.rows), group = tile_group(t.rows, t.columns, t.depth);
-    int64_t panels = mcp26_ceil_div(t.columns, MCP26_NR), groups = mcp26_ceil_div(panels, group);
-    tile_rows cut = tile_cut(t.rows, MCP26_MR);
+    tile_plan plan = tile_plan_of(t.rows, t.columns, t.depth);
+    int64_t split = tile_split(t), tiles = plan.cut.tiles * split;
+    tile_rows cut = tile_cut_into(t.rows, tiles);
     for (int64_t u = begin; u < end; u++) {
-        int64_t from = u / groups * cut.tiles / blocks, to = (u / groups + 1) * cut.tiles / blocks;
-        int64_t n = u % groups * group * MCP26_NR, last = mcp26_min(t.columns, n + group * MCP26_NR);
+        int64_t block = plan.is_left_kept ? u % plan.blocks : u / plan.groups;
+        int64_t first = (plan.is_left_kept ? u / plan.blocks : u % plan.groups) * plan.group * MCP26_NR;
+        int64_t last = mcp26_min(t.columns, first + plan.group * MCP26_NR);
+        int64_t from = block * tiles / plan.blocks, to = (block + 1) * tiles / plan.blocks;
 #if TILE_PACKS
-        if (pack && t.rows > TILE_LOW && last - n > (PACKED_WORTH - 1) * MCP26_NR) {
+        if (pack && t.rows > TILE_LOW && last - first > (PACKED_WORTH - 1) * MCP26_NR) {
             for (int64_t i = from; i < to; i++) {
-                tile_band(t, pack, epilogue, tile_top(cut, i), tile_top(cut, i + 1) - tile_top(cut, i), n, last);
+                tile_band(t, pack, epilogue, tile_top(cut, i), tile_top(cut, i + 1) - tile_top(cut, i), first, last);
             }
             continue;
         }
 #endif
-        while (n < last) {
-            int64_t vectors = tile_vectors(t.rows, last - n), columns = mcp26_min(vectors * TILE_LANES, last - n);
-            tile_strip(t, source, epilogue, cut, from, to, vectors, columns, n);
-            n += columns;
+        int64_t start = plan.is_left_kept ? 0 : from, all = plan.is_left_kept ? tiles : to - from;
+        int64_t size = plan.group * t.depth * MCP26_NR;
+        for (int64_t i = from; i < to; i += TILE_BAND) {
+            for (int64_t n = first; n < last;) {
+                int64_t vectors = tile_vectors(t.rows, last - n, split);
+                int64_t columns = mcp26_min(vectors * TILE_LANES, last - n);
+                /* The next group follows this one, and the next layer's weights the last one. */
+                const float *ahead = t.b + first / MCP26_NR * t.panel_stride + size + (i - start) * size / all +
+                                     (n - first) * t.depth / all;
+                tile_strip(t, source, epilogue, cut, i, mcp26_min(to, i + TILE_BAND), vectors, columns, n, ahead);
+                n += columns;
+            }
         }
     }
 }
