@@ -8,14 +8,16 @@ import numpy as np
 
 from .case import ALL, Array, Case, normal, untouched
 
-#: attention.h: rows of a block, keys of a block; a bound that bounds nothing.
-ROWS, KEYS, UNBOUNDED = 64, 128, 1 << 40
+#: attention.h: rows of a block, keys of a block, columns of a tile; a bound that bounds nothing.
+ROWS, KEYS, EDGE, UNBOUNDED = 96, 256, 32, 1 << 40
 
 # batch, heads, group, rows, depth, width, old keys, new keys, before, after, offset, guarded, keys transposed
 ATTENTION = [
     (1, 1, 1, 1, 1, 1, 0, 1, UNBOUNDED, UNBOUNDED, 0, 0, 0),
     (2, 4, 2, 5, 12, 7, 0, 9, UNBOUNDED, UNBOUNDED, 0, 0, 0),
-    (1, 2, 1, 67, 16, 24, 130, 67, UNBOUNDED, 0, 130, 1, 0),
+    (1, 2, 1, 101, 16, 40, 260, 101, UNBOUNDED, 0, 260, 1, 0),
+    (1, 1, 1, 1, 64, 130, 0, 300, UNBOUNDED, UNBOUNDED, 0, 0, 0),
+    (1, 1, 1, 2, 20, 66, 0, 70, UNBOUNDED, UNBOUNDED, 0, 0, 1),
     (1, 2, 2, 3, 9, 17, 5, 300, 40, 2, 290, 1, 0),
     (1, 1, 1, 7, 300, 8, 0, 150, UNBOUNDED, UNBOUNDED, 0, 0, 0),
     (2, 2, 1, 70, 8, 16, 0, 140, 3, 3, -4, 1, 1),
@@ -39,7 +41,7 @@ def attentions(rng: np.random.Generator) -> Iterator[Case]:
         y = (softmax(s, seen, bool(guarded)) @ np.repeat(v, group, 1)).swapaxes(1, 2)
         stored = [part.swapaxes(2, 3) if transposed else part for part in (k[:, :, :old], k[:, :, old:])]
         buffers = [q, stored[0], v[:, :, :old], stored[1], v[:, :, old:], mask, untouched(*y.shape)]
-        scratch = untouched(ROWS * (KEYS + 3) + KEYS * min(256, depth))
+        scratch = untouched(ROWS * (KEYS + EDGE) + max(KEYS * EDGE, (4 if rows <= 4 else 1) * EDGE * depth))
         sizes = [batch, heads, group, rows, depth, width, old, new]
         name = f"attention {'x'.join(map(str, sizes))}"
         chunk = 1 if heads > 1 else ALL

@@ -19,7 +19,7 @@ from .move import copy, word
 from .registry import ATTENTION, emits
 
 #: As in attention.h.
-ROWS, KEYS, MOST_PACKED = 64, 128, 128 * 256
+ROWS, KEYS, EDGE, FEW, MOST_DEPTH = 96, 256, 32, 4, 2048
 
 
 def split_steps(type: TensorType, size: Dim) -> Steps:
@@ -68,7 +68,7 @@ class Score:
 
 def call(b: KernelBuilder, s: AttentionSizes, score: Score, result: str, fields: dict[str, str | Dim]) -> None:
     """Add the call of the kernel; ``fields`` of its structure beyond the sizes."""
-    if isinstance(s.depth, int) and s.depth > MOST_PACKED // 16:
+    if isinstance(s.depth, int) and s.depth > MOST_DEPTH:
         raise unsupported(b.node, f"heads of {s.depth} components")
     name = score.define(result)
     sizes = {
@@ -76,8 +76,9 @@ def call(b: KernelBuilder, s: AttentionSizes, score: Score, result: str, fields:
     }  # fmt: skip
     text = ", ".join(f".{key} = {v if isinstance(v, str) else b.size(v)}" for key, v in {**sizes, **fields}.items())
     steps = ", ".join(steps_text(b, each) for each in score.steps) or "{0}"
-    packed = min(MOST_PACKED, KEYS * s.depth) if isinstance(s.depth, int) else MOST_PACKED
-    b.scratch = 4 * (ROWS * (KEYS + 3) + packed)
+    across = EDGE if isinstance(s.rows, int) and s.rows > FEW else 4 * EDGE
+    depth = s.depth if isinstance(s.depth, int) else MOST_DEPTH
+    b.scratch = 4 * (ROWS * (KEYS + EDGE) + max(KEYS * EDGE, across * depth))
     b.label = "attention"
     b.line(f"const attention_steps steps[] = {{{steps}}};")
     b.line(f"const attention a = {{{text}}};")

@@ -14,9 +14,11 @@
 #include "vmath.h"
 
 enum {
-    ATTENTION_ROWS = 64,
-    ATTENTION_KEYS = 128,        /* of a block, at most */
-    ATTENTION_PACKED = 128 * 256 /* floats of packed keys, at most: with more components, fewer keys make a block */
+    ATTENTION_ROWS = 96,
+    ATTENTION_KEYS = 256,
+    ATTENTION_EDGE = 2 * 16, /* columns of a tile, at most */
+    ATTENTION_FEW = 4,       /* queries that wider strips meet */
+    ATTENTION_DEPTH = 2048   /* components of a key, at most */
 };
 
 /* No bound of the keys that a query sees; sums of a few of these do not overflow. */
@@ -78,10 +80,11 @@ MCP26_INLINE int64_t attention_units(int64_t batch, int64_t heads, int64_t rows)
     return batch * heads * mcp26_ceil_div(rows, ATTENTION_ROWS);
 }
 
-/* Keys of a block: whole panels. */
-MCP26_INLINE int64_t attention_block_keys(int64_t depth) {
-    int64_t fit = ATTENTION_PACKED / mcp26_max(1, depth) / 16 * 16;
-    return mcp26_min(ATTENTION_KEYS, fit);
+/* e^x for x <= 0; 0 where it is less than 2^-124. */
+MCP26_INLINE v8f attention_power(v8f x) {
+    v8i is_small = x < -86.0f;
+    vmath_reduced t = vmath_reduce(v8f_select(is_small, -86.0f, x));
+    return v8f_select(is_small, 0.0f, (vmath_expm1(t.r) + 1.0f) * vmath_power_of_two(t.n));
 }
 
 /* The larger number, b where one is NaN: a NaN reaches the result through the sum of the powers. */
@@ -93,43 +96,96 @@ MCP26_INLINE float attention_largest(v8f v) {
     return attention_larger(v, __builtin_shufflevector(v, v, 1, 0, 3, 2, 5, 4, 7, 6))[0];
 }
 
-/* A row of scores, of which columns from ... to-1 are seen, becomes powers; the maximum and the sum of the row go on. */
-MCP26_INLINE void attention_row(float *p, int64_t count, int64_t from, int64_t to, float *peak, float *sum,
-                                float *rescale) {
+/* What goes on from block to block for each row: the maximum, the sum, what the last block multiplied the sum by. */
+typedef struct {
+    float peak[ATTENTION_ROWS], sum[ATTENTION_ROWS], rescale[ATTENTION_ROWS];
+} attention_rows;
+
+/* Row i of a block: products with `count` keys, of which columns from ... to-1 are seen, become scores (of query m and
+ * the keys from n on), then powers. */
+MCP26_INLINE void attention_row(float *p, int64_t count, int64_t from, int64_t to, mcp26_epilogue score,
+                                const attention_place *place, int64_t m, int64_t n, attention_rows *all, int64_t i) {
     v8f top = -MCP26_INFINITY, total = 0.0f;
     for (int64_t c = 0; c < count; c += 8) {
-        v8f v = v8f_load_all(p + c);
+        v8f v = score(v8f_load_all(p + c), (const void *)place, m, n + c, mcp26_min(8, count - c));
         if (c < from || c + 8 > to) {
             v8i key = (int32_t)c + (v8i){0, 1, 2, 3, 4, 5, 6, 7};
             v = v8f_select((key >= (int32_t)from) & (key < (int32_t)to), v, -MCP26_INFINITY);
-            v8f_store_all(p + c, v);
         }
+        v8f_store_all(p + c, v);
         top = attention_larger(v, top);
     }
-    float largest = attention_largest(top), high = largest > *peak ? largest : *peak;
+    float before = all->peak[i], largest = attention_largest(top), high = largest > before ? largest : before;
     float base = high == -MCP26_INFINITY ? 0.0f : high;
     for (int64_t c = 0; c < count; c += 8) {
-        v8f e = v8f_exp(v8f_load_all(p + c) - base);
+        v8f e = attention_power(v8f_load_all(p + c) - base);
         v8f_store_all(p + c, e);
         total += e;
     }
-    *rescale = v8f_exp(v8f_splat(*peak - base))[0];
-    *sum = *sum * *rescale + v8f_sum(total);
-    *peak = high;
+    all->peak[i] = high;
+    all->rescale[i] = attention_power(v8f_splat(before - base))[0];
+    all->sum[i] = all->sum[i] * all->rescale[i] + v8f_sum(total);
 }
 
-/* What the second product needs to add a block to the ones before. */
-typedef struct {
-    const float *y, *rescale, *sum;
-    int64_t row, is_first, is_last, is_guarded;
-} attention_block;
+/* Rows i of y times factors[i]. */
+MCP26_INLINE void attention_scale(int64_t rows, int64_t width, float *y, int64_t row, const float *factors) {
+    for (int64_t i = 0; i < rows; i++, y += row) {
+        for (int64_t c = 0; c < width; c += 8) {
+            int64_t lanes = mcp26_min(8, width - c);
+            v8f_store(y + c, v8f_load(y + c, lanes) * factors[i], lanes);
+        }
+    }
+}
 
-MCP26_INLINE v8f attention_add(v8f acc, const void *const *args, int64_t m, int64_t n, int64_t lanes) {
-    const attention_block *b = (const void *)args;
-    if (!b->is_first) acc = v8f_fma(v8f_load(b->y + m * b->row + n, lanes), v8f_splat(b->rescale[m]), acc);
-    if (!b->is_last) return acc;
-    v8f sum = v8f_splat(b->sum[m]);
-    return v8f_select((sum == 0.0f) & (v8i)(int32_t)-b->is_guarded, 0.0f, acc / sum);
+/* A right operand [depth][columns], which may have to be packed. */
+typedef struct {
+    const float *data;
+    int64_t row, column;
+} attention_right;
+
+typedef struct {
+    const float *b;
+    int64_t b_step, panel_stride;
+} attention_panels;
+
+/* The strip that begins at from.data, packed. */
+MCP26_INLINE attention_panels attention_pack(attention_right from, int64_t depth, int64_t columns, float *packed) {
+    if (from.column != 1) {
+        pack_transposed(from.data, from.column, from.row, columns, depth, packed);
+    } else {
+        for (int64_t n = 0; n < mcp26_ceil_div(columns, MCP26_NR) * MCP26_NR; n += 8) {
+            float *to = packed + n / MCP26_NR * MCP26_NR * depth + n % MCP26_NR;
+            int64_t lanes = mcp26_max(0, mcp26_min(8, columns - n));
+            for (int64_t k = 0; k < depth; k++) {
+                v8f_store_all(to + k * MCP26_NR, lanes ? v8f_load(from.data + k * from.row + n, lanes) : 0.0f);
+            }
+        }
+    }
+    return (attention_panels){packed, MCP26_NR, depth * MCP26_NR};
+}
+
+/* C[rows][columns] = A[rows][depth] x B, plus C if `goes_on`; rows of A and C are lda and ldc apart. With `is_loose` rows
+ * of C go on to whole tiles. `packed` holds depth rows of a strip, `edge` a tile's columns of every row. */
+MCP26_INLINE void attention_product(int64_t rows, int64_t columns, int64_t depth, const float *a, int64_t lda,
+                                    attention_right b, float *c, int64_t ldc, int64_t is_loose, int64_t goes_on,
+                                    float *packed, float *edge) {
+    for (int64_t n = 0, width; n < columns; n += width) {
+        int64_t vectors = tile_vectors(rows, columns - n), here;
+        width = vectors * TILE_LANES;
+        here = mcp26_min(width, columns - n);
+        attention_right strip = {b.data + n * b.column, b.row, b.column};
+        attention_panels panels = here == width && b.column == 1 ? (attention_panels){strip.data, b.row, MCP26_NR}
+                                                                 : attention_pack(strip, depth, here, packed);
+        int64_t is_direct = is_loose || here == width, step = is_direct ? ldc : width;
+        float *to = is_direct ? c + n : edge;
+        for (int64_t i = 0; !is_direct && goes_on && i < rows; i++) {
+            for (int64_t j = 0; j < here; j++) edge[i * width + j] = c[i * ldc + n + j];
+        }
+        tile_sum_strip(rows, vectors, a, lda, depth, panels.b, panels.b_step, panels.panel_stride, to, step, goes_on);
+        for (int64_t i = 0; !is_direct && i < rows; i++) {
+            for (int64_t j = 0; j < here; j++) c[i * ldc + n + j] = edge[i * width + j];
+        }
+    }
 }
 
 /* The keys that query i sees, of those before `limit`. */
@@ -156,21 +212,21 @@ MCP26_INLINE void attention_finish(attention a, float *row, int64_t count, int64
 }
 
 /* `score` is what a product becomes before the softmax: an epilogue whose args are an attention_place, whose m is the
- * query and n the key. `scratch` holds ATTENTION_ROWS * (ATTENTION_KEYS + 3) floats of this worker, and a block of keys. A
- * fault where there are too many components for a block. */
+ * query and n the key. `scratch` of this worker holds ATTENTION_ROWS * (ATTENTION_KEYS + ATTENTION_EDGE) floats and a
+ * strip: ATTENTION_EDGE columns of as many values, or where that is more ATTENTION_EDGE keys, four times as many if there
+ * are no more than ATTENTION_FEW queries. A fault where keys have too many components. */
 MCP26_INLINE int32_t attention_f32(mcp26_env *env, attention a, mcp26_epilogue score, const void *const *args,
-                                const attention_steps *steps, float *scratch, int64_t begin, int64_t end) {
+                                   const attention_steps *steps, float *scratch, int64_t begin, int64_t end) {
     int64_t blocks = mcp26_ceil_div(a.rows, ATTENTION_ROWS), total = a.keys[0].count + a.keys[1].count;
-    float *p = scratch, *peak = p + ATTENTION_ROWS * ATTENTION_KEYS, *sum = peak + ATTENTION_ROWS;
-    float *rescale = sum + ATTENTION_ROWS, *packed = rescale + ATTENTION_ROWS;
-    int64_t most = attention_block_keys(a.depth);
-    if (most == 0) {
-        env->fault = (mcp26_fault){0, MCP26_DATA_BOUND, a.depth, ATTENTION_PACKED / 16};
+    float *p = scratch, *edge = p + ATTENTION_ROWS * ATTENTION_KEYS, *packed = edge + ATTENTION_ROWS * ATTENTION_EDGE;
+    attention_rows all;
+    if (a.depth > ATTENTION_DEPTH) {
+        env->fault = (mcp26_fault){0, MCP26_DATA_BOUND, a.depth, ATTENTION_DEPTH};
         return MCP26_STEP_DATA;
     }
     for (int64_t u = begin; u < end; u++) {
-        int64_t b = u / (a.heads * blocks), h = u / blocks % a.heads, first = u % blocks * ATTENTION_ROWS;
-        int64_t rows = mcp26_min(ATTENTION_ROWS, a.rows - first), offset = a.offset;
+        int64_t b = u / (a.heads * blocks), h = u / blocks % a.heads, first = u % blocks * a.rows / blocks;
+        int64_t rows = (u % blocks + 1) * a.rows / blocks - first, offset = a.offset;
         int64_t limit = mcp26_min(total, a.limit);
         if (a.lengths) {
             int64_t length = mcp26_max(0, mcp26_min(total, a.lengths[b]));
@@ -185,8 +241,8 @@ MCP26_INLINE int32_t attention_f32(mcp26_env *env, attention a, mcp26_epilogue s
         const float *q = a.q + b * a.q_step.batch + h * a.q_step.head + first * a.q_step.row;
         float *y = a.y + b * a.y_step.batch + h * a.y_step.head + first * a.y_step.row;
         for (int64_t i = 0; i < rows; i++) {
-            peak[i] = -MCP26_INFINITY;
-            sum[i] = 0.0f;
+            all.peak[i] = -MCP26_INFINITY;
+            all.sum[i] = 0.0f;
             for (int64_t c = 0; low == high && c < a.width; c++) y[i * a.y_step.row + c] = 0.0f;
         }
         attention_place place = {args, steps, b, h, a.scale};
@@ -195,40 +251,30 @@ MCP26_INLINE int32_t attention_f32(mcp26_env *env, attention a, mcp26_epilogue s
             int64_t stop = mcp26_min(keys.count, high - start);
             for (int64_t k0 = mcp26_max(0, low - start), count; k0 < stop; k0 += count) {
                 int64_t n0 = start + k0;
-                count = mcp26_min(most, stop - k0);
+                count = mcp26_min(ATTENTION_KEYS, stop - k0);
                 const float *k = keys.k + b * keys.k_step.batch + h / a.group * keys.k_step.head + k0 * keys.k_step.row;
                 const float *v = keys.v + b * keys.v_step.batch + h / a.group * keys.v_step.head + k0 * keys.v_step.row;
-                int64_t is_transposed = keys.k_step.row == 1 && keys.k_step.column != 1;
-                if (!is_transposed) {
-                    pack_transposed(k, keys.k_step.row, keys.k_step.column, count, a.depth, packed);
-                }
-                gemm_left queries = {q, a.q_step.row, is_transposed ? keys.k_step.column : MCP26_NR, a.depth,
-                                     is_transposed};
-                tile_product qk = {.rows = rows, .columns = count, .depth = a.depth, .left = &queries,
-                                   .b = is_transposed ? k : packed,
-                                   .panel_stride = is_transposed ? MCP26_NR : a.depth * MCP26_NR, .c = p,
-                                   .ldc = ATTENTION_KEYS, .args = (const void *)&place, .row0 = first, .column0 = n0};
-                tile_units_run(qk, gemm_source, score, 0, tile_units(rows, count, a.depth));
+                attention_product(rows, count, a.depth, q, a.q_step.row,
+                                  (attention_right){k, keys.k_step.column, keys.k_step.row}, p, ATTENTION_KEYS, 1, 0,
+                                  packed, edge);
                 for (int64_t i = 0; i < rows; i++) {
                     int64_t from = attention_from(a, offset, first + i) - n0;
                     int64_t to = attention_to(a, offset, limit, first + i) - n0;
                     attention_row(p + i * ATTENTION_KEYS, count, mcp26_min(count, mcp26_max(0, from)),
-                                  mcp26_min(count, mcp26_max(0, to)), peak + i, sum + i, rescale + i);
+                                  mcp26_min(count, mcp26_max(0, to)), score, &place, first + i, n0, &all, i);
                 }
-                int64_t is_last = n0 + count == high;
-                attention_block block = {y, rescale, sum, a.y_step.row, n0 == low, is_last, a.is_guarded};
-                gemm_left powers = {p, ATTENTION_KEYS, keys.v_step.row, count, 1};
-                tile_product pv = {.rows = rows, .columns = a.width, .depth = count, .left = &powers, .b = v,
-                                   .panel_stride = MCP26_NR, .c = y, .ldc = a.y_step.row,
-                                   .args = (const void *)&block};
-                tile_units_run(pv, gemm_source, attention_add, 0, tile_units(rows, a.width, count));
+                if (n0 != low) attention_scale(rows, a.width, y, a.y_step.row, all.rescale);
+                attention_product(rows, a.width, count, p, ATTENTION_KEYS, (attention_right){v, keys.v_step.row, 1}, y,
+                                  a.y_step.row, 0, n0 != low, packed, edge);
             }
         }
+        for (int64_t i = 0; i < rows; i++) all.rescale[i] = all.sum[i] == 0.0f && a.is_guarded ? 0.0f : 1.0f / all.sum[i];
+        if (low < high) attention_scale(rows, a.width, y, a.y_step.row, all.rescale);
         if (!a.scores || a.scores_kind == ATTENTION_RAW) continue;
         for (int64_t i = 0; i < rows; i++) {
             attention_finish(a, a.scores + ((b * a.heads + h) * a.rows + first + i) * total, total,
-                             attention_from(a, offset, first + i), attention_to(a, offset, limit, first + i), peak[i],
-                             sum[i]);
+                             attention_from(a, offset, first + i), attention_to(a, offset, limit, first + i),
+                             all.peak[i], all.sum[i]);
         }
     }
     return 0;

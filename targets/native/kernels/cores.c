@@ -136,12 +136,17 @@ MCP26_INLINE void tile_step(int64_t rows, int64_t vectors, tile_vector *acc, con
     }
 }
 
-/* Columns of A are at `offsets` if `is_few`, else they follow one another. */
-MCP26_INLINE void tile_sum(int64_t rows, int64_t vectors, float *sums, const float *const *a, int64_t taps,
-                           int64_t depth, int64_t is_few, const int64_t *offsets, const float *b, int64_t b_step,
-                           int64_t panel_stride, int64_t goes_on, const float *ahead) {
+/* Columns of A are at `offsets` if `is_few`, else they follow one another. Rows of `sums` are `width` apart. */
+MCP26_INLINE void tile_sum(int64_t rows, int64_t vectors, float *sums, int64_t width, const float *const *a,
+                           int64_t taps, int64_t depth, int64_t is_few, const int64_t *offsets, const float *b,
+                           int64_t b_step, int64_t panel_stride, int64_t goes_on, const float *ahead) {
     tile_vector acc[TILE_ACCUMULATORS];
-    tile_begin(acc, rows * vectors, sums, goes_on);
+    MCP26_UNROLL for (int64_t i = 0; i < rows * vectors; i++) acc[i] = 0.0f;
+    if (goes_on) {
+        MCP26_UNROLL for (int64_t i = 0; i < rows * vectors; i++) {
+            acc[i] = tile_load(sums + i / vectors * width + i % vectors * TILE_LANES);
+        }
+    }
     for (int64_t t = 0; t < taps; t++, a += TILE_ROWS) {
         const float *left[TILE_ROWS];
         MCP26_UNROLL for (int64_t i = 0; i < rows; i++) left[i] = a[i];
@@ -167,7 +172,9 @@ MCP26_INLINE void tile_sum(int64_t rows, int64_t vectors, float *sums, const flo
             tile_step(rows, vectors, acc, left, is_few ? offsets[k] : k, b, panel_stride);
         }
     }
-    MCP26_UNROLL for (int64_t i = 0; i < rows * vectors; i++) tile_store(sums + i * TILE_LANES, acc[i]);
+    MCP26_UNROLL for (int64_t i = 0; i < rows * vectors; i++) {
+        tile_store(sums + i / vectors * width + i % vectors * TILE_LANES, acc[i]);
+    }
 }
 
 /* A function for each height, so that each has registers of its own. */
@@ -176,7 +183,7 @@ MCP26_INLINE void tile_sum(int64_t rows, int64_t vectors, float *sums, const flo
                                                          int64_t depth, const float *b, int64_t b_step,               \
                                                          int64_t panel_stride, int64_t goes_on,                       \
                                                          const float *ahead) {                                        \
-        tile_sum(R, V, sums, a, taps, depth, 0, NULL, b, b_step, panel_stride, goes_on, ahead);                      \
+        tile_sum(R, V, sums, V * TILE_LANES, a, taps, depth, 0, NULL, b, b_step, panel_stride, goes_on, ahead);       \
     }
 #define CALL_CORE(V, R) \
     if (rows == R) tile_##R##x##V(sums, a, taps, depth, b, b_step, panel_stride, goes_on, ahead);
@@ -287,7 +294,7 @@ void mcp26_pack(int64_t rows, float *packed, const float *const *a, int64_t dept
     static __attribute__((noinline)) void few_##R##x##V(float *sums, const float *const *a, const int64_t *offsets,   \
                                                         int64_t depth, const float *b, int64_t panel_stride,          \
                                                         int64_t goes_on) {                                            \
-        tile_sum(R, V, sums, a, 1, depth, 1, offsets, b, MCP26_NR, panel_stride, goes_on, b);                       \
+        tile_sum(R, V, sums, V * TILE_LANES, a, 1, depth, 1, offsets, b, MCP26_NR, panel_stride, goes_on, b);         \
     }
 #define CALL_FEW(V, R) \
     if (R <= TILE_FEW && rows == R) few_##R##x##V(sums, a, offsets, depth, b, panel_stride, goes_on);
@@ -312,8 +319,8 @@ MCP26_INLINE void tile_sum_parts(int64_t rows, int64_t vectors, float *sums, con
         for (int64_t i = 0; i < share; i++, ahead += MCP26_NR) {
             MCP26_UNROLL for (int64_t j = 0; j < vectors; j++) __builtin_prefetch(ahead + tile_place(j, panel_stride), 0, 2);
         }
-        tile_sum(rows, vectors, part, left, 1, mcp26_min(chain, depth - k), 0, NULL, b, MCP26_NR, panel_stride, 0,
-                 b);
+        tile_sum(rows, vectors, part, vectors * TILE_LANES, left, 1, mcp26_min(chain, depth - k), 0, NULL, b, MCP26_NR,
+                 panel_stride, 0, b);
         MCP26_UNROLL for (int64_t i = 0; i < rows; i++) left[i] += chain;
         MCP26_UNROLL for (int64_t i = 0; i < rows * vectors; i++) {
             tile_vector sum = tile_load(part + i * TILE_LANES);
@@ -338,3 +345,28 @@ MCP26_INLINE void tile_sum_parts(int64_t rows, int64_t vectors, float *sums, con
     }
 DEFINE_PARTS_WIDTH(1)
 DEFINE_PARTS_WIDTH(2)
+
+#define DEFINE_STRIP(V, R)                                                                                            \
+    static __attribute__((noinline)) void strip_##R##x##V(const float *a, int64_t lda, int64_t depth, const float *b, \
+                                                          int64_t b_step, int64_t panel_stride, float *c,             \
+                                                          int64_t ldc, int64_t goes_on) {                             \
+        const float *rows[R];                                                                                         \
+        MCP26_UNROLL for (int64_t i = 0; i < R; i++) rows[i] = a + i * lda;                                           \
+        tile_sum(R, V, c, ldc, rows, 1, depth, 0, NULL, b, b_step, panel_stride, goes_on, b);                           \
+    }
+#define CALL_STRIP(V, R) \
+    if (height == R) strip_##R##x##V(a, lda, depth, b, b_step, panel_stride, c, ldc, goes_on);
+/* Rows of tiles are nearly equal in number, as tile_cut has it. */
+#define DEFINE_STRIP_WIDTH(V)                                                                                         \
+    TILE_HEIGHTS_##V(DEFINE_STRIP)                                                                                    \
+    void mcp26_strip_##V(int64_t rows, const float *a, int64_t lda, int64_t depth, const float *b, int64_t b_step,    \
+                         int64_t panel_stride, float *c, int64_t ldc, int64_t goes_on) {                              \
+        for (int64_t height; rows > 0; rows -= height, a += height * lda, c += height * ldc) {                        \
+            height = mcp26_ceil_div(rows, mcp26_ceil_div(rows, V == 1 ? TILE_SLIM : MCP26_MR));                       \
+            TILE_HEIGHTS_##V(CALL_STRIP)                                                                              \
+        }                                                                                                             \
+    }
+DEFINE_STRIP_WIDTH(1)
+DEFINE_STRIP_WIDTH(2)
+DEFINE_STRIP_WIDTH(4)
+DEFINE_STRIP_WIDTH(8)

@@ -189,6 +189,30 @@ MCP26_INLINE void tile_parts(int64_t rows, int64_t vectors, float *sums, const f
     if (vectors == 2) mcp26_parts_2(rows, sums, a, depth, chain, b, panel_stride, ahead, share);
 }
 
+/* A strip of tiles whose rows are `lda` apart, stored where they belong:
+ *
+ *     C[i][j] = (`goes_on` ? C[i][j] : 0) + sum over k < depth in this order of A[i][k] * B[k][j]
+ *
+ * with i < rows, which for V > TILE_VECTORS are a single tile, and j < V * TILE_LANES. */
+#define TILE_DECLARE_STRIP(V)                                                                                         \
+    __attribute__((visibility("hidden"))) void mcp26_strip_##V(int64_t rows, const float *a, int64_t lda,            \
+                                                               int64_t depth, const float *b, int64_t b_step,        \
+                                                               int64_t panel_stride, float *c, int64_t ldc,          \
+                                                               int64_t goes_on);
+TILE_DECLARE_STRIP(1)
+TILE_DECLARE_STRIP(2)
+TILE_DECLARE_STRIP(4)
+TILE_DECLARE_STRIP(8)
+
+MCP26_INLINE void tile_sum_strip(int64_t rows, int64_t vectors, const float *a, int64_t lda, int64_t depth,
+                                 const float *b, int64_t b_step, int64_t panel_stride, float *c, int64_t ldc,
+                                 int64_t goes_on) {
+    if (vectors == 1) mcp26_strip_1(rows, a, lda, depth, b, b_step, panel_stride, c, ldc, goes_on);
+    if (vectors == 2) mcp26_strip_2(rows, a, lda, depth, b, b_step, panel_stride, c, ldc, goes_on);
+    if (vectors == 4) mcp26_strip_4(rows, a, lda, depth, b, b_step, panel_stride, c, ldc, goes_on);
+    if (vectors == 8) mcp26_strip_8(rows, a, lda, depth, b, b_step, panel_stride, c, ldc, goes_on);
+}
+
 /* What a kernel brings: sums[rows][vectors * TILE_LANES] = rows m ... m+rows-1 of its left operand times the panels at
  * b, of which `columns` columns exist. What is at `ahead`, which need not exist, goes to the second cache. */
 typedef void (*tile_source)(const void *left, float *sums, int64_t rows, int64_t vectors, int64_t m, const float *b,
