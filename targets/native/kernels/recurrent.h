@@ -42,11 +42,32 @@ MCP26_INLINE void recurrent_product_f32(int64_t rows, int64_t columns, int64_t d
     else
         gemm_f32(rows, columns, depth, a, lda, packed, c, ldc, epilogue_none, NULL, 0, units);
 }
+
+/* Columns of a chunk: its packed R lies in the first cache beside another. */
+enum { RECURRENT_CHUNK = 64 };
+
+/* c[rows][columns] = a[rows][depth] x packed, as step number `step` needs it: by chunks of columns, from the first to the
+ * last and in the next step back, since what was read last is what the first cache still holds. */
+MCP26_INLINE void recurrent_turn_f32(int64_t step, int64_t rows, int64_t columns, int64_t depth, const float *a,
+                                     int64_t lda, const float *packed, float *c, int64_t ldc) {
+    int64_t chunks = mcp26_ceil_div(columns, RECURRENT_CHUNK);
+    for (int64_t i = 0; i < chunks; i++) {
+        int64_t n = (step % 2 ? chunks - 1 - i : i) * RECURRENT_CHUNK;
+        int64_t here = mcp26_min(RECURRENT_CHUNK, columns - n);
+        recurrent_product_f32(rows, here, depth, a, lda, packed + n * depth, NULL, c + n, ldc);
+    }
+}
+
 MCP26_INLINE void recurrent_product_f64(int64_t rows, int64_t columns, int64_t depth, const double *a, int64_t lda,
                                         const double *packed, const double *bias, double *c, int64_t ldc) {
     product_f64(1, rows, columns, depth, a, (product_steps){0, 0, lda, 1}, packed, (product_steps){0, 0, columns, 1}, c,
                 (product_steps){0, 0, ldc, 1}, 0, product_units(1, 1, rows));
     for (int64_t i = 0; bias && i < rows * columns; i++) c[i / columns * ldc + i % columns] += bias[i % columns];
+}
+MCP26_INLINE void recurrent_turn_f64(int64_t step, int64_t rows, int64_t columns, int64_t depth, const double *a,
+                                     int64_t lda, const double *packed, double *c, int64_t ldc) {
+    (void)step;
+    recurrent_product_f64(rows, columns, depth, a, lda, packed, NULL, c, ldc);
 }
 
 #define T float

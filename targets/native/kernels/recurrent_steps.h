@@ -108,7 +108,7 @@ MCP26_INLINE void NAME(lstm)(NAME(recurrent_shape) s, NAME(recurrent_operands) f
     NAME(recurrent_starts)(s, from.h0, h, s.h_batch);
     NAME(recurrent_starts)(s, from.c0, c, s.c_batch);
     for (int64_t step = 0; step < s.time; step++) {
-        NAME(recurrent_product)(s.batch, width, s.hidden, h, s.h_batch, from.r, NULL, work, width);
+        NAME(recurrent_turn)(step, s.batch, width, s.hidden, h, s.h_batch, from.r, work, width);
         for (int64_t b = 0; b < s.batch; b++) {
             int64_t t = NAME(recurrent_time)(s, from.lengths, step, b, y);
             if (t < 0) continue;
@@ -158,15 +158,14 @@ MCP26_INLINE void NAME(gru)(NAME(recurrent_shape) s, NAME(recurrent_operands) fr
     T *reset = work + s.batch * width;
     NAME(recurrent_starts)(s, from.h0, h, s.h_batch);
     for (int64_t step = 0; step < s.time; step++) {
-        NAME(recurrent_product)(s.batch, columns, s.hidden, h, s.h_batch, from.r, NULL, work, width);
+        NAME(recurrent_turn)(step, s.batch, columns, s.hidden, h, s.h_batch, from.r, work, width);
         if (!s.is_reset_after) {
             for (int64_t b = 0; b < s.batch; b++) {
                 int64_t t = mcp26_max(0, NAME(recurrent_time)(s, from.lengths, step, b, NULL));
                 NAME(gru_reset)(s, from.gates + t * s.gate_time + b * s.gate_batch, work + b * width,
                                 h + b * s.h_batch, reset + b * s.hidden);
             }
-            NAME(recurrent_product)(s.batch, s.hidden, s.hidden, reset, s.hidden, r_new, NULL, work + 2 * s.hidden,
-                                    width);
+            NAME(recurrent_turn)(step, s.batch, s.hidden, s.hidden, reset, s.hidden, r_new, work + 2 * s.hidden, width);
         }
         for (int64_t b = 0; b < s.batch; b++) {
             int64_t t = NAME(recurrent_time)(s, from.lengths, step, b, y);
@@ -184,7 +183,7 @@ MCP26_INLINE void NAME(gru)(NAME(recurrent_shape) s, NAME(recurrent_operands) fr
 MCP26_INLINE void NAME(rnn)(NAME(recurrent_shape) s, NAME(recurrent_operands) from, T *h, T *y, T *work) {
     NAME(recurrent_starts)(s, from.h0, h, s.h_batch);
     for (int64_t step = 0; step < s.time; step++) {
-        NAME(recurrent_product)(s.batch, s.hidden, s.hidden, h, s.h_batch, from.r, NULL, work, s.hidden);
+        NAME(recurrent_turn)(step, s.batch, s.hidden, s.hidden, h, s.h_batch, from.r, work, s.hidden);
         for (int64_t b = 0; b < s.batch; b++) {
             int64_t t = NAME(recurrent_time)(s, from.lengths, step, b, y);
             if (t < 0) continue;
