@@ -170,7 +170,7 @@ MCP26_INLINE void attention_product(int64_t rows, int64_t columns, int64_t depth
                                     attention_right b, float *c, int64_t ldc, int64_t is_loose, int64_t goes_on,
                                     float *packed, float *edge) {
     for (int64_t n = 0, width; n < columns; n += width) {
-        int64_t vectors = tile_vectors(rows, columns - n), here;
+        int64_t vectors = tile_vectors(rows, columns - n, 1), here;
         width = vectors * TILE_LANES;
         here = mcp26_min(width, columns - n);
         attention_right strip = {b.data + n * b.column, b.row, b.column};

@@ -317,7 +317,9 @@ MCP26_INLINE void tile_sum_parts(int64_t rows, int64_t vectors, float *sums, con
     for (int64_t k = 0; k < depth || k == 0; k += chain, b += chain * MCP26_NR) {
         float part[TILE_SUMS] __attribute__((aligned(64)));
         for (int64_t i = 0; i < share; i++, ahead += MCP26_NR) {
-            MCP26_UNROLL for (int64_t j = 0; j < vectors; j++) __builtin_prefetch(ahead + tile_place(j, panel_stride), 0, 2);
+            MCP26_UNROLL for (int64_t j = 0; j < vectors; j++) {
+                __builtin_prefetch(ahead + tile_place(j, panel_stride), 0, 2);
+            }
         }
         tile_sum(rows, vectors, part, vectors * TILE_LANES, left, 1, mcp26_min(chain, depth - k), 0, NULL, b, MCP26_NR,
                  panel_stride, 0, b);
@@ -352,7 +354,7 @@ DEFINE_PARTS_WIDTH(2)
                                                           int64_t ldc, int64_t goes_on) {                             \
         const float *rows[R];                                                                                         \
         MCP26_UNROLL for (int64_t i = 0; i < R; i++) rows[i] = a + i * lda;                                           \
-        tile_sum(R, V, c, ldc, rows, 1, depth, 0, NULL, b, b_step, panel_stride, goes_on, b);                           \
+        tile_sum(R, V, c, ldc, rows, 1, depth, 0, NULL, b, b_step, panel_stride, goes_on, b);                         \
     }
 #define CALL_STRIP(V, R) \
     if (height == R) strip_##R##x##V(a, lda, depth, b, b_step, panel_stride, c, ldc, goes_on);
