@@ -158,8 +158,9 @@ MCP26_INLINE void tile_sum(int64_t rows, int64_t vectors, float *sums, int64_t w
             MCP26_UNROLL for (int64_t i = 0; i < rows; i++) left[i] -= k;
         }
 #elif defined(__x86_64__)
-        /* Four columns a round: what else a round does is a fifth of the instructions that the multipliers wait for. */
-        int64_t whole = !is_few && b_step == MCP26_NR ? depth / 4 * 4 : 0;
+        /* Four columns a round: what else a round does is a fifth of the instructions that the multipliers wait for.
+         * Slim tiles of many rows lack the registers for it. */
+        int64_t whole = !is_few && rows <= MCP26_MR && b_step == MCP26_NR ? depth / 4 * 4 : 0;
         MCP26_ROLL for (; k < whole; k += 4, b += 4 * MCP26_NR) {
             MCP26_UNROLL for (int64_t i = 0; i < TILE_AHEAD; i += TILE_LINE) __builtin_prefetch(ahead + i, 0, 2);
             ahead += TILE_AHEAD;
