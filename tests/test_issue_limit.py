@@ -26,8 +26,8 @@ pytestmark = pytest.mark.skipif(
 
 
 def model() -> bytes:
-    """A pointwise, a depthwise and a 3x3 convolution, and attention of four heads. A large matrix gives room for the
-    weights of minimal filtering, which may add a part of all weights' bytes."""
+    """A pointwise and a 3x3 convolution, a depthwise one apart from them, and attention of four heads. A large matrix
+    gives room for the weights of minimal filtering, which may add a part of all weights' bytes."""
     rng = np.random.default_rng(0)
     weights = {
         "w1": rng.standard_normal((96, 64, 1, 1), np.float32),
@@ -37,21 +37,25 @@ def model() -> bytes:
     }
     nodes = [
         helper.make_node("Conv", ["x", "w1"], ["a"]),
-        helper.make_node("Conv", ["a", "w2"], ["b"], pads=[1, 1, 1, 1], group=96),
-        helper.make_node("Conv", ["b", "w3"], ["y"], pads=[1, 1, 1, 1]),
+        helper.make_node("Conv", ["a", "w3"], ["y"], pads=[1, 1, 1, 1]),
+        helper.make_node("Conv", ["c", "w2"], ["b"], pads=[1, 1, 1, 1], group=96),
         helper.make_node("Attention", ["q", "k", "v"], ["z"]),
         helper.make_node("MatMul", ["m", "w4"], ["n"]),
     ]
-    image = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 64, 56, 56])
+    images = [
+        helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 64, 56, 56]),
+        helper.make_tensor_value_info("c", TensorProto.FLOAT, [1, 96, 56, 56]),
+    ]
     row = helper.make_tensor_value_info("m", TensorProto.FLOAT, [1, 512])
     heads = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 4, 64, 32]) for name in "qkv"]
     results = [
         helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 64, 56, 56]),
+        helper.make_tensor_value_info("b", TensorProto.FLOAT, [1, 96, 56, 56]),
         helper.make_tensor_value_info("z", TensorProto.FLOAT, [1, 4, 64, 32]),
         helper.make_tensor_value_info("n", TensorProto.FLOAT, [1, 2048]),
     ]
     constants = [numpy_helper.from_array(value, name) for name, value in weights.items()]
-    graph = helper.make_graph(nodes, "loops", [image, row, *heads], results, constants)
+    graph = helper.make_graph(nodes, "loops", [*images, row, *heads], results, constants)
     made: bytes = helper.make_model(
         graph, opset_imports=[helper.make_opsetid("", 23)], ir_version=11
     ).SerializeToString()
