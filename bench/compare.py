@@ -30,11 +30,12 @@ import report
 from contestants import CONTESTANTS
 from turns import Contestant, Unable, prepare, take_starts, take_turns
 
+from mcpc import processor
 from mcpc.benchmark import Timing
-from mcpc.models import builders, samples, zoo
+from mcpc.models import samples
+from mcpc.models.networks import NAMES, network
 
 RESULTS = Path(__file__).parent / "results"
-MODELS = tuple(dict.fromkeys((*builders.BUILDERS, *zoo.entries())))
 PEERS = tuple(name for name in CONTESTANTS if name != "mcpc")
 
 
@@ -49,8 +50,7 @@ class Entry:
         self.prepared: dict[str, Path] = {}
         self.unable: dict[str, str] = {}
         if not self.model.exists():
-            proto = builders.build(name) if name in builders.BUILDERS else onnx.load(zoo.fetch(name))
-            onnx.save(proto, self.model)
+            onnx.save(network(name), self.model)
         feeds: dict[str, Any] = dict(samples.feeds(name))
         np.savez(self.feeds, **feeds)
         known = folder / "prepared.json"
@@ -141,16 +141,9 @@ def errors(outputs: Mapping[str, Any], exact: list[Any] | None) -> dict[str, flo
     return {"mcpc": ours, "onnxruntime": theirs, "ratio": ours / theirs if theirs else None}
 
 
-def processor() -> str:
-    for line in Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):
-            return line.partition(":")[2].strip()
-    return platform.machine()
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--models", default=",".join(MODELS), help="names separated by commas")
+    parser.add_argument("--models", default=",".join(NAMES), help="names separated by commas")
     parser.add_argument("--threads", default="1,2", help="thread counts separated by commas")
     parser.add_argument("--rounds", type=int, default=9, help="turns of each contestant")
     parser.add_argument("--starts", type=int, default=5, help="times that each loads again")
@@ -197,7 +190,7 @@ def main() -> None:
     ran = {peer for row in results for peer in row["ratio"]}
     document = {
         "command": command,
-        "machine": {"processor": processor(), "cores": os.cpu_count()},
+        "machine": {"processor": processor.name(), "cores": os.cpu_count()},
         "versions": {"python": platform.python_version(), **known},
         "peers": [peer for peer in PEERS if peer in ran],
         "results": results,

@@ -18,8 +18,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from compare import RESULTS, processor
+from compare import RESULTS
 
+from mcpc import processor
 from mcpc.targets.native.toolchain import Machine, Unit, compile_objects, link_image
 
 ROOT = Path(__file__).parent.parent
@@ -115,7 +116,7 @@ def main() -> None:
         results = {cpu: measure(cpu, Path(folder)) for cpu in options.processors.split(",")}
     command = f"python bench/functions.py --processors {options.processors}"
     lines = [
-        f"# Elementary functions: {processor()}, one core",
+        f"# Elementary functions: {processor.name()}, one core",
         "",
         f"`{command}`. Cycles an element of float32; `copy` is a loop that only loads and stores.",
         "",
@@ -129,7 +130,7 @@ def main() -> None:
     stem = options.output / options.name
     options.output.mkdir(exist_ok=True)
     stem.with_suffix(".md").write_text("\n".join(lines) + "\n")
-    document = {"command": command, "machine": {"processor": processor()}, "cycles_per_element": results}
+    document = {"command": command, "machine": {"processor": processor.name()}, "cycles_per_element": results}
     stem.with_suffix(".json").write_text(json.dumps(document, indent=2) + "\n")
     print("\n".join(lines))
 

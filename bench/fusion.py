@@ -15,29 +15,21 @@ import re
 import tempfile
 from pathlib import Path
 
-import onnx
-from compare import MODELS, RESULTS
+from artifacts import artifact
+from compare import RESULTS
 
+from mcpc import processor
 from mcpc.benchmark import take_turns
-from mcpc.coefficients import digest, processor
-from mcpc.compiler import compile as compile_model
+from mcpc.coefficients import digest
 from mcpc.loader import load
-from mcpc.models import builders, samples, zoo
+from mcpc.models import samples
+from mcpc.models.networks import NAMES
 from mcpc.plugins import find_target
-
-
-def artifact(name: str, target: str, pipeline: str, path: Path) -> Path:
-    """``path``, compiled where it is missing."""
-    if not path.exists():
-        shapes = {key: array.shape for key, array in samples.feeds(name).items()}
-        model = onnx.load(zoo.fetch(name)) if name in zoo.entries() else builders.build(name)
-        compile_model(model.SerializeToString(), target, path, input_shapes=shapes, golden=0, passes=pipeline)
-    return path
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--models", default=",".join(MODELS), help="names separated by commas")
+    parser.add_argument("--models", default=",".join(NAMES), help="names separated by commas")
     parser.add_argument("--target", default="host", help="a target that this machine runs")
     parser.add_argument("--rounds", type=int, default=5, help="turns of each artifact")
     parser.add_argument("--keep", type=Path, help="folder of artifacts: made there where missing, only measured else")
@@ -54,7 +46,7 @@ def main() -> None:
         folder.mkdir(parents=True, exist_ok=True)
         for name in options.models.split(","):
             fused, unfused = (
-                artifact(name, options.target, pipeline, folder / f"{name}.{policy}.mcp26bin")
+                artifact(name, options.target, folder / f"{name}.{policy}.mcp26bin", pipeline)
                 for policy, pipeline in pipelines.items()
             )
             with load(fused, threads=1) as first, load(unfused, threads=1) as second:
@@ -68,7 +60,7 @@ def main() -> None:
             print(f"{name}: unfused takes {ratio:.3f} of fused", flush=True)
     document = {
         "command": f"python bench/fusion.py --target {options.target} --rounds {options.rounds}",
-        "machine": {"processor": processor(), "cores": os.cpu_count()},
+        "machine": {"processor": processor.name(), "cores": os.cpu_count()},
         "coefficients": digest(target),
         "models": rows,
     }

@@ -28,7 +28,8 @@ from elftools.elf.elffile import ELFFile
 from mcpc import sdk
 from mcpc.artifact import Artifact
 from mcpc.compiler import compile as compile_model
-from mcpc.models import builders, samples
+from mcpc.models import samples
+from mcpc.models.networks import network
 from mcpc.plugins import find_target
 from mcpc.target import Target
 from mcpc.targets.native.family import link_variant, read_sources
@@ -105,7 +106,7 @@ def functions(blocks: Blocks, artifact: Path, sources: Path, target: Target) -> 
 def measure(bench: Bench, name: str, precision: str, target: Target) -> dict[str, Any]:
     """All numbers of one model."""
     model, artifact = bench.folder / f"{name}.onnx", bench.folder / f"{name}.mcp26bin"
-    onnx.save(builders.build(name), model)
+    onnx.save(network(name), model)
     options: dict[str, Any] = {} if precision == "fp32" else {"precision": precision}
     with tempfile.TemporaryDirectory(dir=bench.folder) as emit:
         compile_model(model, target.name, artifact, emit=emit, golden=[samples.feeds(name)], **options)

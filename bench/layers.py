@@ -27,12 +27,13 @@ from pathlib import Path
 import onnx
 import onnx.helper
 import onnxruntime as ort
-from compare import RESULTS, processor
+from compare import RESULTS
 
-from mcpc import plugins
+from mcpc import plugins, processor
 from mcpc.compiler import compile as compile_model
 from mcpc.loader import load
-from mcpc.models import builders, samples, zoo
+from mcpc.models import samples
+from mcpc.models.networks import network
 
 #: Rounds of the peak's loop, 5 to 10 ms.
 PEAK_ROUNDS = 2_000_000
@@ -188,7 +189,7 @@ def measure(name: str, model: Path, target: str, artifact: Path, rounds: int) ->
 
 def heading(command: str) -> list[str]:
     return [
-        f"# Products and the machine's limit: {processor()}, one thread",
+        f"# Products and the machine's limit: {processor.name()}, one thread",
         "",
         f"`{command}`, ONNX Runtime {ort.__version__}. The peak is what the same core did in the same rounds from "
         "registers alone; a Winograd layer may be above it: the rate counts the products of the plain convolution.",
@@ -207,8 +208,7 @@ def main() -> None:
     page = heading(command)
     with tempfile.TemporaryDirectory() as folder:
         model = Path(folder) / "model.onnx"
-        is_built = options.model in builders.BUILDERS
-        onnx.save(builders.build(options.model) if is_built else onnx.load(zoo.fetch(options.model)), model)
+        onnx.save(network(options.model), model)
         for target in options.targets.split(","):
             artifact = Path(folder) / f"{target}.mcp26bin"
             compile_model(model, target, artifact, input_shapes=samples.SAMPLES[options.model].input_shapes, golden=0)

@@ -21,23 +21,24 @@ import time
 from pathlib import Path
 from typing import Any
 
-import onnx
-from compare import MODELS, RESULTS
+from artifacts import artifact
+from compare import RESULTS
 from scipy.stats import spearmanr
 
-from mcpc.coefficients import digest, processor
-from mcpc.compiler import compile as compile_model
+from mcpc import processor
+from mcpc.coefficients import digest
 from mcpc.loader import load
-from mcpc.models import builders, samples, zoo
+from mcpc.models import samples
+from mcpc.models.networks import NAMES
 from mcpc.plugins import find_target
 
 #: Steps shorter than this, in milliseconds, are not compared.
 LEAST_MS = 0.0005
 
 
-def profile(artifact: Path, name: str, seconds: float) -> list[dict[str, Any]]:
+def profile(path: Path, name: str, seconds: float) -> list[dict[str, Any]]:
     """The steps that ran, each with its median time over runs of so many seconds."""
-    with load(artifact, threads=1) as session:
+    with load(path, threads=1) as session:
         feeds = samples.feeds(name)
         session.run(None, feeds)
         profiles: list[list[dict[str, Any]]] = []
@@ -96,7 +97,7 @@ def markdown(document: dict[str, Any]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--models", default=",".join(MODELS), help="names separated by commas")
+    parser.add_argument("--models", default=",".join(NAMES), help="names separated by commas")
     parser.add_argument("--target", default="host", help="a target that this machine runs")
     parser.add_argument("--seconds", type=float, default=1.0, help="how long each model is profiled")
     parser.add_argument("--keep", type=Path, help="folder of artifacts: made there where missing, only measured else")
@@ -110,20 +111,16 @@ def main() -> None:
         folder = options.keep or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
         for name in options.models.split(","):
-            artifact = folder / f"{name}.mcp26bin"
-            if not artifact.exists():
-                shapes = {key: array.shape for key, array in samples.feeds(name).items()}
-                model = onnx.load(zoo.fetch(name)) if name in zoo.entries() else builders.build(name)
-                compile_model(model.SerializeToString(), options.target, artifact, input_shapes=shapes, golden=0)
+            path = artifact(name, options.target, folder / f"{name}.mcp26bin")
             if not options.compile_only:
-                every[name] = profile(artifact, name, options.seconds)
+                every[name] = profile(path, name, options.seconds)
                 print(f"{name}: {agreement(every[name])}", flush=True)
     if options.compile_only:
         return
     steps = [step for steps in every.values() for step in steps]
     document = {
         "command": f"python bench/prediction.py --target {options.target}",
-        "machine": {"processor": processor(), "cores": os.cpu_count(), "system": platform.system()},
+        "machine": {"processor": processor.name(), "cores": os.cpu_count(), "system": platform.system()},
         "coefficients": digest(target),
         "measured": target.measured.date if target.measured is not None else "",
         "models": {**{name: agreement(steps) for name, steps in every.items()}, "all": agreement(steps)},

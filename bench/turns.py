@@ -85,14 +85,7 @@ def take_turns(contestants: Mapping[str, Contestant], rounds: int, turn_ms: floa
     for _ in range(rounds):
         for name, contestant in contestants.items():
             times[name].append(contestant("turn", turn_ms))
-    return {
-        name: Timing(
-            minimum=min(min(turn) for turn in turns),
-            median=statistics.median(value for turn in turns for value in turn),
-            turns=tuple(statistics.median(turn) for turn in turns),
-        )
-        for name, turns in times.items()
-    }
+    return {name: Timing.of(turns) for name, turns in times.items()}
 
 
 def take_starts(contestants: Mapping[str, Contestant], rounds: int) -> dict[str, Starts]:

@@ -111,6 +111,15 @@ class Timing:
     median: float
     turns: tuple[float, ...]
 
+    @classmethod
+    def of(cls, turns: Sequence[Sequence[float]]) -> Timing:
+        """Of the times of each turn's runs."""
+        return cls(
+            minimum=min(min(turn) for turn in turns),
+            median=statistics.median(value for turn in turns for value in turn),
+            turns=tuple(statistics.median(turn) for turn in turns),
+        )
+
     def to_json(self) -> dict[str, Any]:
         return {
             "min": round(self.minimum, 4),
@@ -136,14 +145,7 @@ def take_turns(
                 call()
                 turn.append(_milliseconds_since(began))
             times[name].append(turn)
-    return {
-        name: Timing(
-            minimum=min(min(turn) for turn in turns),
-            median=statistics.median(value for turn in turns for value in turn),
-            turns=tuple(statistics.median(turn) for turn in turns),
-        )
-        for name, turns in times.items()
-    }
+    return {name: Timing.of(turns) for name, turns in times.items()}
 
 
 def percentiles(milliseconds: Sequence[float]) -> dict[str, float]:

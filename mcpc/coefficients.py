@@ -10,11 +10,11 @@ import dataclasses
 import hashlib
 import json
 import os
-import platform
 import tomllib
 from pathlib import Path
 from typing import Any
 
+from mcpc import processor
 from mcpc.errors import TargetError
 from mcpc.files import replacing
 from mcpc.kernel_class import KernelClass
@@ -29,17 +29,6 @@ def path_of(name: str) -> Path:
     base = os.environ.get("MCPC_CONFIG_DIR")
     root = Path(base) if base else Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "mcpc"
     return root / "targets" / f"{name}.toml"
-
-
-def processor() -> str:
-    """The name that this machine's processor gives itself."""
-    try:
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    except OSError:
-        pass
-    return platform.processor() or platform.machine()
 
 
 def save(target: Target, measured: Measured) -> Path:
@@ -71,7 +60,7 @@ def overlaid(target: Target) -> Target:
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
         measured = Measured(table["date"], table["processor"], tuple(table["classes"]))
-        if measured.processor != processor():
+        if measured.processor != processor.name():
             return target
         rates = {kind: float(table["rates"][kind]) for kind in KernelClass}
         numbers: dict[str, Any] = {name: float(table[name]) for name in BANDWIDTHS}

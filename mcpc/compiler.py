@@ -70,8 +70,8 @@ def compile(
     size stays open), ``dims`` fixes symbolic sizes or bounds them: ``{"N": 4, "W": (32, 2048)}``. ``freeze_defaults``
     makes constants of the initializers that the model also lists as inputs, for callers to override. ``precision``
     is one of :data:`PRECISIONS`, the target's where it is None: "fp16" stores weights as float16 and lets targets that
-    compute in float16 do so; inputs and outputs stay as they are. ``winograd``
-    "off" leaves out convolution kernels that store more numbers than the model has weights and round a little more.
+    compute in float16 do so; inputs and outputs stay as they are. ``winograd`` "off" leaves out convolution kernels
+    that store more numbers than the model has weights and round a little more.
     ``tune`` measures on this machine, which has to be the target, the kernels that there are to choose between.
     ``passes`` is pipeline text that replaces the target's. ``verify_passes`` compares with ONNX Runtime after each
     pass. ``emit`` is a folder that keeps the graph after each pass and the generated C. ``golden`` cases are embedded
@@ -87,11 +87,11 @@ def compile(
         raise UsageError("E001", f"there is no precision {precision!r}", hint=f"known: {', '.join(PRECISIONS)}")
     if winograd not in WINOGRAD:
         raise UsageError("E001", f"winograd is {winograd!r}", hint=f"known: {', '.join(WINOGRAD)}")
+    description = plugins.find_target(target)
     if tune:
-        require_host(plugins.find_target(target))
+        require_host(description)
     output = _output_path(model, output)
     require_writable(output)
-    description = plugins.find_target(target)
     family = plugins.find_family(description.family)
     ctx = PassContext(
         target=description,

@@ -20,7 +20,7 @@ import numpy as np
 
 from mcpc import ops
 from mcpc.errors import PassError
-from mcpc.ir import Graph, Node, TensorType, Value
+from mcpc.ir import MCPC, Graph, Node, TensorType, Value
 
 Rule = Callable[[Node, Graph], "Patch | None"]
 
@@ -197,6 +197,19 @@ def substitute(graph: Graph, old: Value, new: Value, *, rename: bool) -> None:
     if rename and new.name != name:
         old.name = graph.fresh(name + ".replaced")
         new.name = name
+
+
+def replace_by_fused(graph: Graph, group: Sequence[Node], kind: str, operands: Sequence[Value], body: Graph) -> None:
+    """Put one Fused node, which computes ``body`` of ``operands``, in the place of ``group``, which is in execution
+    order. Nodes whose results others read too stay."""
+    sink = group[-1]
+    output = Value(graph.fresh(sink.output.name), sink.output.type)
+    fused = Node("Fused", operands, [output], {"kind": kind, "body": body}, sink.name, MCPC)
+    graph.insert_before(sink, [fused])
+    substitute(graph, sink.output, output, rename=True)
+    for node in reversed(group):
+        if not any(value is not None and value.users for value in node.outputs):
+            graph.remove(node)
 
 
 def remove_dead(graph: Graph, nodes: Iterable[Node]) -> None:

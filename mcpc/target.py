@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import platform
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from mcpc import processor
 from mcpc.errors import TargetError
 from mcpc.kernel_class import KernelClass
 
@@ -138,7 +138,7 @@ def read_target(path: Path, cpu_has: Callable[[str], bool]) -> Target:
         raise TargetError("E303", f"{path.name}: {error}") from None
     machines = table.pop("machine", None)
     if machines is not None:
-        machine = platform.machine().lower().replace("amd64", "x86_64").replace("arm64", "aarch64")
+        machine = processor.architecture()
         if machine not in machines:
             raise TargetError("E300", f"target {path.stem!r} does not know this machine ({machine})")
         table.update(machines[machine])

@@ -22,7 +22,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from mcpc import coefficients
+from mcpc import coefficients, processor
 from mcpc.cost_model import work_of
 from mcpc.errors import Problems, TargetError
 from mcpc.ir import OPSET
@@ -210,7 +210,7 @@ def calibrate(
     bandwidths: dict[str, Any] = {**_bandwidths(target.big_core, measure)}
     core = target.big_core
     scale = rates[KernelClass.GEMM] / core.rates[KernelClass.GEMM]
-    measured = Measured(datetime.date.today().isoformat(), coefficients.processor(), tuple(map(str, rates)))
+    measured = Measured(datetime.date.today().isoformat(), processor.name(), tuple(map(str, rates)))
     all_rates = {kind: _short(rates.get(kind, core.rates[kind] * scale)) for kind in KernelClass}
     source = f"measured {measured.date} on {measured.processor}"
     core = dataclasses.replace(core, **bandwidths, rates=all_rates, source=source)

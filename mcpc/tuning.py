@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-import platform
 import statistics
 import tempfile
 from importlib.metadata import version
 from pathlib import Path
 
+from mcpc import processor
 from mcpc.artifact import Contents, write_artifact
 from mcpc.cache import cache_dir
 from mcpc.codegen import Family
 from mcpc.errors import UsageError
+from mcpc.files import replacing
 from mcpc.ir import Graph
 from mcpc.pipeline import PassContext
 from mcpc.target import Target
@@ -46,18 +47,17 @@ def measured_times(graph: Graph, target: Target, family: Family, jobs: int | Non
         if missing:
             measured = _profile(graph, target, family, kernel, jobs)
             times |= {f"{key}|{kernel}": measured[name] for name, key in missing.items() if name in measured}
-    with tempfile.NamedTemporaryFile("w", dir=place.parent, suffix=".json", delete=False, encoding="utf-8") as file:
-        json.dump(times, file, indent=1, sort_keys=True)
-    Path(file.name).replace(place)
+    with replacing(place) as file:
+        file.write(json.dumps(times, indent=1, sort_keys=True).encode())
     return times
 
 
 def require_host(target: Target) -> None:
+    """UsageError E001 where this machine does not run the target's first variant, the one that it would take."""
     from mcpc.runtime_api import cpu_has
 
-    machine = platform.machine().lower().replace("amd64", "x86_64").replace("arm64", "aarch64")
     features = target.variants[0].features if target.variants else ()
-    if not target.triple.startswith(f"{machine}-") or not all(map(cpu_has, features)):
+    if not target.triple.startswith(f"{processor.architecture()}-") or not all(map(cpu_has, features)):
         raise UsageError("E001", f"--tune measures on this machine, which does not run code for {target.name}")
 
 
@@ -81,14 +81,5 @@ def _profile(graph: Graph, target: Target, family: Family, kernel: str, jobs: in
 
 def _place(target: Target) -> Path:
     """The file of the times for this processor, target and version."""
-    parts = [_processor(), target.name, str(target.variants), version("mcpc"), version("ziglang")]
+    parts = [processor.name(), target.name, str(target.variants), version("mcpc"), version("ziglang")]
     return cache_dir("tuning") / f"{hashlib.sha256(chr(0).join(parts).encode()).hexdigest()[:20]}.json"
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return platform.processor()
-    about = [line for line in lines if line.startswith(("model name", "CPU implementer", "CPU part"))]
-    return "\n".join(dict.fromkeys(about))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mcpc.ir import MCPC, Graph, Node, Value
-from mcpc.rewrite import substitute
+from mcpc import rewrite
+from mcpc.ir import Graph, Node, Value
 
 #: Operators that take what follows them into their own loop nest.
 ANCHORS = ("Conv", "ConvTranspose", "Gemm", "MatMul", "LayerNormalization", "RMSNormalization")
@@ -14,15 +14,8 @@ ANCHORS = ("Conv", "ConvTranspose", "Gemm", "MatMul", "LayerNormalization", "RMS
 def replace_by_fused(graph: Graph, group: Sequence[Node], kind: str) -> None:
     """Put one Fused node in the place of ``group``, which is in execution order. Nodes whose results others read too
     stay."""
-    sink = group[-1]
-    body, operands = _body(f"{kind}:{sink.output.name}", group)
-    output = Value(graph.fresh(sink.output.name), sink.output.type)
-    fused = Node("Fused", operands, [output], {"kind": kind, "body": body}, sink.name, MCPC)
-    graph.insert_before(sink, [fused])
-    substitute(graph, sink.output, output, rename=True)
-    for node in reversed(group):
-        if not any(value is not None and value.users for value in node.outputs):
-            graph.remove(node)
+    body, operands = _body(f"{kind}:{group[-1].output.name}", group)
+    rewrite.replace_by_fused(graph, group, kind, operands, body)
 
 
 def _body(name: str, group: Sequence[Node]) -> tuple[Graph, list[Value]]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from mcpc import coefficients, target_calibration
+from mcpc import coefficients, processor, target_calibration
 from mcpc.cli.targets import targets
 from mcpc.cost_model import Work, memory_us, roofline
 from mcpc.errors import TargetError
@@ -100,7 +100,7 @@ def test_another_processor_is_left_alone(found: tuple[Target, Core], monkeypatch
     target, _ = found
     coefficients.save(target, Measured("2026-01-01", "another processor", ("gemm",)))
     assert find_target("host").measured is None
-    monkeypatch.setattr(coefficients, "processor", lambda: "another processor")
+    monkeypatch.setattr(processor, "name", lambda: "another processor")
     assert find_target("host").measured == Measured("2026-01-01", "another processor", ("gemm",))
 
 

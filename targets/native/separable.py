@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from mcpc.cost_model import bandwidth, roofline, weight_bytes, work_of
-from mcpc.ir import MCPC, Dim, DType, Graph, Node, Value, is_static
+from mcpc.ir import Dim, DType, Graph, Node, Value, is_static
 from mcpc.kernel_class import KernelClass
 from mcpc.ops.linear import convolution_of
 from mcpc.pipeline import Pass, PassContext
-from mcpc.rewrite import control_flow_graphs, substitute
+from mcpc.rewrite import control_flow_graphs, replace_by_fused
 from mcpc.target import Core, Target
 
 from .region import SEPARABLE, Region
@@ -237,9 +237,4 @@ def _merge(graph: Graph, parts: Sequence[Node]) -> None:
         inputs = [None if value is None else inner[id(value)] for value in part.inputs]
         body.append(Node(part.op, inputs, [result], part.attrs, part.name, part.domain))
     body.outputs = [inner[id(sink.output)]]
-    output = Value(graph.fresh(sink.output.name), sink.output.type)
-    fused = Node("Fused", operands, [output], {"kind": SEPARABLE, "body": body}, sink.name, MCPC)
-    graph.insert_before(sink, [fused])
-    substitute(graph, sink.output, output, rename=True)
-    for part in reversed(parts):
-        graph.remove(part)
+    replace_by_fused(graph, parts, SEPARABLE, operands, body)
