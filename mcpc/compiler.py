@@ -3,45 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from mcpc import abi, onnx_reader, onnx_writer, plugins
-from mcpc._schema import DecisionT, DefaultValueT, DimRefT, KeyValueT, MetaT, NumberT, PassRecordT, SymbolT, TensorT
-from mcpc.artifact import Contents, Golden, write_artifact
-from mcpc.codegen import Build
-from mcpc.coefficients import digest
-from mcpc.dim_range import MOST_BYTES, largest
-from mcpc.dim_text import format_dim
-from mcpc.dtypes import BY_NAME
-from mcpc.errors import ModelError, Problems, UsageError
+from mcpc import onnx_reader, onnx_writer, plugins
+from mcpc.artifact import Contents, write_artifact
+from mcpc.errors import Problems, UsageError
 from mcpc.files import require_writable
-from mcpc.halves import coarser
-from mcpc.ir import Dim, Graph, SizeBound, TensorType, Value, is_static
-from mcpc.judge import judge
-from mcpc.ops.random import random_node
+from mcpc.golden_cases import default_case, golden_cases
+from mcpc.metadata import add_defaults, metadata
 from mcpc.pipeline import Pass, PassContext, parse_pipeline, run_pipeline
-from mcpc.sample_inputs import sample_inputs
-from mcpc.sensitivity import coarsest_rounding, tolerances
 from mcpc.size_options import Bound, Shape
-from mcpc.target import Target
 from mcpc.tuning import measured_times, require_host
-from mcpc.verification import RTOL
-
-#: The packages whose versions an artifact states, since they may change its bytes.
-PACKAGES = ("mcpc", "onnx", "onnxruntime", "numpy", "ziglang")
 
 #: What ``precision`` may be.
 PRECISIONS = ("fp32", "fp16")
 
 #: What ``winograd`` may be: chosen by cost, or left out.
 WINOGRAD = ("auto", "off")
-
-#: Default values of inputs start at multiples of this many bytes.
-DEFAULT_ALIGNMENT = 64
 
 
 def compile(
@@ -118,9 +99,9 @@ def compile(
     if tune:
         ctx.options = {**ctx.options, "times": measured_times(graph, description, family, jobs)}
     build = family.build(graph, description, ctx, jobs)
-    cases = _default_case(graph, original, ctx) if golden is None else golden_cases(graph, original, golden)
+    cases = default_case(graph, original, ctx) if golden is None else golden_cases(graph, original, golden)
     meta = metadata(graph, description, build, ctx)
-    meta.defaults = _defaults(graph, build.shards)
+    meta.defaults = add_defaults(graph, build.shards)
     contents = Contents(meta, build.code, build.shards, cases)
     write_artifact(output, contents, sign_key=Path(sign) if sign is not None else None)
     return output
@@ -145,126 +126,3 @@ def _output_path(model: Path | str | bytes, output: Path | str | None) -> Path:
     if path.resolve() == Path(model).resolve():
         raise UsageError("E001", f"{path} is the model itself")
     return path
-
-
-def _default_case(graph: Graph, reference_model: bytes, ctx: PassContext) -> list[Golden]:
-    """One case on sampled inputs; none, which is recorded, where those do not fit the model (an index or a size that
-    no shape shows), or nobody else runs it."""
-    try:
-        return golden_cases(graph, reference_model, 1)
-    except ModelError as error:
-        ctx.pass_name = "self-test"
-        ctx.decide("self-test", "omit", error.message)
-        return []
-
-
-def golden_cases(
-    graph: Graph, reference_model: bytes, golden: int | Sequence[Mapping[str, np.ndarray[Any, Any]]]
-) -> list[Golden]:
-    """Cases of the inputs in ``golden``, or that many on sampled inputs; ModelError E100 where those cannot be run."""
-    if golden != 0 and (drawing := random_node(graph)) is not None:
-        message = "the model draws random numbers: nobody can say what it computes"
-        hint = "--no-golden leaves the self-test out"
-        raise ModelError("E100", message, op=drawing.op, node=drawing.name, hint=hint)
-    if not isinstance(golden, int):
-        return [golden_case(graph, reference_model, feeds) for feeds in golden]
-    samples = [sample_inputs(graph.inputs, seed, bounds=graph.bounds) for seed in range(golden)]
-    try:
-        return [golden_case(graph, reference_model, each) for each in samples]
-    except UsageError as error:
-        message = f"the model does not run on inputs sampled for its self-test: {error.message}"
-        raise ModelError("E100", message, hint="--no-golden leaves the self-test out") from error
-
-
-def golden_case(graph: Graph, reference_model: bytes, feeds: Mapping[str, np.ndarray[Any, Any]]) -> Golden:
-    """``feeds`` and what ONNX Runtime (optimisations off) makes of them. UsageError E002 where they are not the model's
-    inputs."""
-    run = judge(reference_model, [value.name for value in graph.outputs])
-    outputs = run(feeds)
-    atol = max([1e-6, *tolerances(run, feeds, outputs, coarser(coarsest_rounding(reference_model), graph.metadata))])
-    return Golden([feeds[value.name] for value in graph.inputs], outputs, rtol=RTOL, atol=atol)
-
-
-def metadata(graph: Graph, target: Target, build: Build, ctx: PassContext) -> MetaT:
-    """What META says of the artifact, but for the sections that the writer knows."""
-    symbols = build.symbols
-    provenance = {
-        **{f"version.{name}": version(name) for name in PACKAGES},
-        "target": target.name,
-        "target.coefficients": digest(target),
-        **({"target.measured": target.measured.date} if target.measured is not None else {}),
-        **graph.metadata,
-    }
-    return MetaT(
-        modelName=graph.name,
-        target=target.name,
-        abiVersion=abi.version(),
-        inputs=[_tensor(value, symbols, graph.bounds) for value in graph.inputs],
-        outputs=[_tensor(value, symbols, graph.bounds) for value in graph.outputs],
-        symbols=[_symbol(graph, name) for name in symbols],
-        steps=build.steps,
-        buffers=build.buffers,
-        arenaBytes=build.arena_bytes,
-        liveSetBytes=build.live_set_bytes,
-        stateBytes=build.state_bytes,
-        scratchBytes=build.scratch_bytes,
-        unbounded=build.unbounded or any(_most_bytes(value.type, graph.bounds) is None for value in graph.outputs),
-        offsetCount=build.offset_count,
-        passes=[PassRecordT(r.name, r.spec, r.nodes_before, r.nodes_after) for r in ctx.records],
-        decisions=[
-            DecisionT(d.pass_name, d.subject, d.action, d.reason, [NumberT(k, v) for k, v in d.numbers.items()])
-            for d in ctx.decisions
-        ],
-        provenance=[KeyValueT(key, value) for key, value in sorted(provenance.items())],
-    )
-
-
-def _defaults(graph: Graph, shards: list[list[np.ndarray[Any, Any]]]) -> list[DefaultValueT]:
-    """Puts the values that inputs have where the caller leaves them out into a shard of their own."""
-    chunks: list[np.ndarray[Any, Any]] = []
-    result: list[DefaultValueT] = []
-    end = 0
-    for index, value in enumerate(graph.inputs):
-        if value.default is None:
-            continue
-        padding = -end % DEFAULT_ALIGNMENT
-        chunks += [np.zeros(padding, np.uint8), value.default]
-        shape, nbytes = list(value.default.shape), value.default.nbytes
-        result.append(DefaultValueT(index, shape, len(shards), end + padding, nbytes))
-        end += padding + nbytes
-    if chunks:
-        shards.append(chunks)
-    return result
-
-
-def _tensor(value: Value, symbols: Sequence[str], bounds: Mapping[str, SizeBound]) -> TensorT:
-    type: TensorType = value.type
-    dims = []
-    for size in type.dims:
-        name = str(getattr(size, "name", ""))
-        symbol = symbols.index(name) if name in symbols else -1
-        dims.append(DimRefT(size if isinstance(size, int) else -1, symbol))
-    return TensorT(
-        name=value.name,
-        dtype=BY_NAME[type.dtype.name].code,
-        dims=dims,
-        dimTexts=[] if is_static(type.dims) else [_dim_text(size) for size in type.dims],
-        maxBytes=_most_bytes(type, bounds) or 0,
-    )
-
-
-def _most_bytes(type: TensorType, bounds: Mapping[str, SizeBound]) -> int | None:
-    """The bytes of the largest tensor within the bounds; None where these leave more than a session can set aside."""
-    most = largest(type.nbytes, bounds)
-    return None if most is None or most > MOST_BYTES else most
-
-
-def _dim_text(size: Dim) -> str:
-    """A size for people and for ``Session.get_inputs``: a symbol by its plain name, an expression as text."""
-    return format_dim(size) if isinstance(size, int) or not size.is_Symbol else str(size)
-
-
-def _symbol(graph: Graph, name: str) -> SymbolT:
-    low, limit = graph.bounds.get(name, (0, None))
-    high = None if limit is None else largest(limit, graph.bounds)
-    return SymbolT(name, low, -1 if high is None else high)

@@ -92,6 +92,13 @@ class Target:
     def big_core(self) -> Core:
         return self.cores[0]
 
+    def variant_here(self, cpu_has: Callable[[str], bool]) -> Variant | None:
+        """The variant that the runtime takes on this machine, None where it runs none. ``cpu_has`` tells whether the
+        processor has a feature."""
+        if not self.triple.startswith(f"{processor.architecture()}-"):
+            return None
+        return next((variant for variant in self.variants if all(map(cpu_has, variant.features))), None)
+
     def to_json(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
 
@@ -120,9 +127,9 @@ def _core(table: Mapping[str, Any], path: Path) -> Core:
 
 def _first_that_runs(targets: list[Target], path: Path, cpu_has: Callable[[str], bool]) -> Target:
     for target in targets:
-        for variant in target.variants:
-            if all(map(cpu_has, variant.features)):
-                return dataclasses.replace(target, variants=(variant,))
+        variant = target.variant_here(cpu_has)
+        if variant is not None:
+            return dataclasses.replace(target, variants=(variant,))
     names = ", ".join(target.name for target in targets)
     raise TargetError("E300", f"target {path.stem!r} does not know this processor: it runs none of {names}")
 

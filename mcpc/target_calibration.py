@@ -195,7 +195,10 @@ def calibrate(
     """``target`` with the coefficients of its big core measured on this machine; ``progress`` is called with what is
     measured, its index and the number of stages. TargetError E300 where this machine cannot run the target's code."""
     if measure is None:
-        require_here(target)
+        if target.variant_here(cpu_has) is None:
+            message = f"this machine does not run code for {target.name}"
+            hint = "calibrate on the device, or use the coefficients of the description"
+            raise TargetError("E300", message, hint=hint)
         measure = Stopwatch(target)
     stages = [*PROBES, "bandwidth", "steps"]
     progress("steps", 0, len(stages))
@@ -215,13 +218,6 @@ def calibrate(
     source = f"measured {measured.date} on {measured.processor}"
     core = dataclasses.replace(core, **bandwidths, rates=all_rates, source=source)
     return dataclasses.replace(target, cores=(core, *target.cores[1:]), launch_us=_short(launch_us), measured=measured)
-
-
-def require_here(target: Target) -> None:
-    """TargetError E300 unless this machine runs code of the target."""
-    if not any(all(map(cpu_has, variant.features)) for variant in target.variants):
-        message = f"this machine does not run code for {target.name}"
-        raise TargetError("E300", message, hint="calibrate on the device, or use the coefficients of the description")
 
 
 def _short(number: float) -> float:

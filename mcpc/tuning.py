@@ -21,7 +21,11 @@ from mcpc.codegen import Family
 from mcpc.errors import UsageError
 from mcpc.files import replacing
 from mcpc.ir import Graph
+from mcpc.loader import load
+from mcpc.metadata import metadata
 from mcpc.pipeline import PassContext
+from mcpc.runtime_api import cpu_has
+from mcpc.sample_inputs import sample_inputs
 from mcpc.target import Target
 
 #: Runs of a network, the first of which does not count.
@@ -53,20 +57,13 @@ def measured_times(graph: Graph, target: Target, family: Family, jobs: int | Non
 
 
 def require_host(target: Target) -> None:
-    """UsageError E001 where this machine does not run the target's first variant, the one that it would take."""
-    from mcpc.runtime_api import cpu_has
-
-    features = target.variants[0].features if target.variants else ()
-    if not target.triple.startswith(f"{processor.architecture()}-") or not all(map(cpu_has, features)):
+    """UsageError E001 where this machine does not run the target's first variant."""
+    if target.variant_here(cpu_has) not in target.variants[:1]:
         raise UsageError("E001", f"--tune measures on this machine, which does not run code for {target.name}")
 
 
 def _profile(graph: Graph, target: Target, family: Family, kernel: str, jobs: int | None) -> Times:
     """Median microseconds of each step by its name, with ``kernel`` wherever that is legal."""
-    from mcpc.compiler import metadata
-    from mcpc.loader import load
-    from mcpc.sample_inputs import sample_inputs
-
     ctx = PassContext(target=target, options={"kernel": kernel})
     build = family.build(graph, target, ctx, jobs)
     feeds = sample_inputs(graph.inputs, 0, bounds=graph.bounds)

@@ -1,0 +1,57 @@
+"""The self-test that an artifact carries: inputs, and what ONNX Runtime makes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from mcpc.artifact import Golden
+from mcpc.errors import ModelError, UsageError
+from mcpc.halves import coarser
+from mcpc.ir import Graph
+from mcpc.judge import judge
+from mcpc.ops.random import random_node
+from mcpc.pipeline import PassContext
+from mcpc.sample_inputs import sample_inputs
+from mcpc.sensitivity import coarsest_rounding, tolerances
+from mcpc.verification import RTOL
+
+
+def default_case(graph: Graph, reference_model: bytes, ctx: PassContext) -> list[Golden]:
+    """One case on sampled inputs; none, which is recorded, where those do not fit the model (an index or a size that
+    no shape shows), or nobody else runs it."""
+    try:
+        return golden_cases(graph, reference_model, 1)
+    except ModelError as error:
+        ctx.pass_name = "self-test"
+        ctx.decide("self-test", "omit", error.message)
+        return []
+
+
+def golden_cases(
+    graph: Graph, reference_model: bytes, golden: int | Sequence[Mapping[str, np.ndarray[Any, Any]]]
+) -> list[Golden]:
+    """Cases of the inputs in ``golden``, or that many on sampled inputs; ModelError E100 where those cannot be run."""
+    if golden != 0 and (drawing := random_node(graph)) is not None:
+        message = "the model draws random numbers: nobody can say what it computes"
+        hint = "--no-golden leaves the self-test out"
+        raise ModelError("E100", message, op=drawing.op, node=drawing.name, hint=hint)
+    if not isinstance(golden, int):
+        return [golden_case(graph, reference_model, feeds) for feeds in golden]
+    samples = [sample_inputs(graph.inputs, seed, bounds=graph.bounds) for seed in range(golden)]
+    try:
+        return [golden_case(graph, reference_model, each) for each in samples]
+    except UsageError as error:
+        message = f"the model does not run on inputs sampled for its self-test: {error.message}"
+        raise ModelError("E100", message, hint="--no-golden leaves the self-test out") from error
+
+
+def golden_case(graph: Graph, reference_model: bytes, feeds: Mapping[str, np.ndarray[Any, Any]]) -> Golden:
+    """``feeds`` and what ONNX Runtime (optimisations off) makes of them. UsageError E002 where they are not the model's
+    inputs."""
+    run = judge(reference_model, [value.name for value in graph.outputs])
+    outputs = run(feeds)
+    atol = max([1e-6, *tolerances(run, feeds, outputs, coarser(coarsest_rounding(reference_model), graph.metadata))])
+    return Golden([feeds[value.name] for value in graph.inputs], outputs, rtol=RTOL, atol=atol)
