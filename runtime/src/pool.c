@@ -20,20 +20,28 @@ static void pause_briefly(void) {
 #endif
 }
 
-/* Run chunks until none is left or a body fails. */
-static void take_chunks(mcp26_pool *pool, uint32_t worker) {
-    const int64_t count = pool->count, grain = pool->grain;
-    for (;;) {
-        int64_t begin = atomic_fetch_add_explicit(&pool->next, grain, memory_order_relaxed);
-        if (begin >= count) return;
-        int64_t end = count - begin < grain ? count : begin + grain;
-        int32_t status = pool->body(pool->env, pool->argument, begin, end, worker);
+/* Run chunks of the share of `owner` until none is left or a body fails. */
+static void take_share(mcp26_pool *pool, mcp26_worker *owner, uint32_t worker) {
+    const int64_t end = owner->end, grain = pool->grain;
+    /* Looking first keeps the line of an empty share from wandering about. */
+    while (atomic_load_explicit(&owner->next, memory_order_relaxed) < end) {
+        int64_t begin = atomic_fetch_add_explicit(&owner->next, grain, memory_order_relaxed);
+        if (begin >= end) return;
+        int32_t status = pool->body(pool->env, pool->argument, begin, end - begin < grain ? end : begin + grain, worker);
         if (status < 0) {
             int32_t none = 0;
             atomic_compare_exchange_strong(&pool->failure, &none, status);
-            atomic_store_explicit(&pool->next, count, memory_order_relaxed);
+            for (uint32_t i = 0; i < pool->worker_count; i++) {
+                mcp26_worker *other = &pool->workers[i];
+                atomic_store_explicit(&other->next, other->end, memory_order_relaxed);
+            }
         }
     }
+}
+
+static void take_chunks(mcp26_pool *pool, uint32_t worker) {
+    for (uint32_t i = worker; i < pool->worker_count; i++) take_share(pool, &pool->workers[i], worker);
+    for (uint32_t i = 0; i < worker; i++) take_share(pool, &pool->workers[i], worker);
 }
 
 /* Wait until `announced` differs from `seen`; its new value. */
@@ -83,7 +91,7 @@ mcp26_status mcp26_pool_start(mcp26_pool *pool, mcp26_worker *workers, uint32_t 
     pool->worker_count = worker_count;
     pool->process = mcp26_os_process();
     for (uint32_t i = 1; i < worker_count; i++) {
-        workers[i] = (mcp26_worker){{work, &workers[i], affinity, 0}, pool, i};
+        workers[i] = (mcp26_worker){.thread = {work, &workers[i], affinity, 0}, .pool = pool, .index = i};
         int failure = mcp26_os_thread_start(&workers[i].thread);
         if (failure != 0) {
             mcp26_pool_stop(pool);
@@ -116,12 +124,18 @@ int32_t mcp26_pool_run(mcp26_pool *pool, mcp26_env *env, mcp26_body body, void *
     pool->env = env;
     pool->body = body;
     pool->argument = argument;
-    pool->count = count;
     pool->grain = grain;
     atomic_store_explicit(&pool->failure, 0, memory_order_relaxed);
-    atomic_store_explicit(&pool->next, 0, memory_order_relaxed);
+    const int64_t chunks = (count - 1) / grain + 1;
+    int64_t begin = 0;
+    for (uint32_t i = 0; i < pool->worker_count; i++) {
+        mcp26_worker *worker = &pool->workers[i];
+        const int64_t end = i + 1 < pool->worker_count ? (int64_t)(i + 1) * chunks / pool->worker_count * grain : count;
+        atomic_store_explicit(&worker->next, begin, memory_order_relaxed);
+        worker->end = begin = end;
+    }
     atomic_store_explicit(&pool->job, JOB_OPEN, memory_order_release);
-    int64_t helpers = (count - 1) / grain;
+    const int64_t helpers = chunks - 1;
     announce(pool, helpers < (int64_t)pool->worker_count ? (uint32_t)helpers : pool->worker_count - 1);
 
     take_chunks(pool, 0);

@@ -1,7 +1,8 @@
 /* pool.h: the threads of a session.
  *
  * A loop is a job that workers may join while it is open: the caller opens it, takes chunks like everybody, closes it
- * when none is left and waits for those who joined. Nobody waits for a thread that sleeps or lost its core, and a
+ * when none is left and waits for those who joined. Every worker has a share of the loop of its own, the same part of it
+ * each time, since what it wrote in one step then is in its cache for the next; who is done helps the others. Nobody waits for a thread that sleeps or lost its core, and a
  * process without the threads (a forked child) still gets everything done, by itself. Idle workers spin for some
  * microseconds, since the next step's loop follows soon, and then sleep until woken.
  */
@@ -21,6 +22,9 @@ typedef struct {
     mcp26_os_thread thread;
     mcp26_pool *pool;
     uint32_t index;
+
+    _Alignas(64) _Atomic int64_t next; /* first item of its share that nobody has taken */
+    int64_t end;                       /* of its share */
 } mcp26_worker;
 
 struct mcp26_pool {
@@ -28,10 +32,9 @@ struct mcp26_pool {
     mcp26_env *env;
     mcp26_body body;
     void *argument;
-    int64_t count, grain;
+    int64_t grain;
 
-    _Alignas(64) _Atomic int64_t next; /* first item that nobody has taken */
-    _Atomic int32_t failure;           /* of a body; 0: none */
+    _Atomic int32_t failure; /* of a body; 0: none */
 
     _Alignas(64) atomic_uint job; /* JOB_OPEN | workers in it */
     uint32_t announced;           /* changes with each job; what idle workers watch and sleep on */

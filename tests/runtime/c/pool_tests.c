@@ -25,9 +25,10 @@ static int32_t visit(mcp26_env *env, void *arg, int64_t begin, int64_t end, uint
 
 static mcp26_pool *start(mcp26_env *env, uint32_t threads) {
     mcp26_pool *pool = aligned_alloc(64, sizeof *pool);
-    mcp26_worker *workers = calloc(threads, sizeof *workers);
+    mcp26_worker *workers = aligned_alloc(64, threads * sizeof *workers);
     CHECK(pool != NULL && workers != NULL);
     memset(pool, 0, sizeof *pool);
+    memset(workers, 0, threads * sizeof *workers);
     *env = (mcp26_env){.workers = threads};
     CHECK(mcp26_pool_start(pool, workers, threads, MCP26_AFFINITY_ALL, NULL) == MCP26_OK);
     return pool;
