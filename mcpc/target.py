@@ -83,7 +83,7 @@ class Target:
     registers: int
     alignment: int = 64
     launch_us: float = 0.1
-    parallel_us: float = 5.0
+    parallel_us: float = 1.0
     measured: Measured | None = None
     precision: str = "fp32"
     half_arithmetic: bool = False
