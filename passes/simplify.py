@@ -9,7 +9,19 @@ from mcpc.ir import Graph
 from mcpc.pipeline import Pass, PassContext
 from mcpc.rewrite import apply_rules
 
-from .rules import affine, arithmetic, noops, normalization, pads, products, reshapes, rotary, slices, transposes
+from .rules import (
+    activations,
+    affine,
+    arithmetic,
+    noops,
+    normalization,
+    pads,
+    products,
+    reshapes,
+    rotary,
+    slices,
+    transposes,
+)
 
 #: Every rule. Where several look at an operator, the first that applies wins.
 RULES = (
@@ -51,6 +63,7 @@ RULES = (
     normalization.normalize_in_the_form_of_batches,
     normalization.scale_in_normalization,
     normalization.shift_in_normalization,
+    activations.gelu_in_one,
     arithmetic.replace_power,
     arithmetic.merge_bounds,
     arithmetic.pool_instead_of_reducing,

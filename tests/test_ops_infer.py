@@ -279,6 +279,7 @@ NUMPY: dict[str, Callable[..., Any]] = {
     "isnan": np.isnan, "isinf": np.isinf, "where": np.where, "bitand": np.bitwise_and, "bitor": np.bitwise_or,
     "bitxor": np.bitwise_xor, "bitnot": np.bitwise_not, "shl": np.left_shift, "shr": np.right_shift,
     "cast": lambda x, dtype: x.astype(dtype.numpy),
+    "gelu": lambda x: x * (1 + NUMPY["erf"](x * F32(math.sqrt(0.5)))) / 2,
     **{name: getattr(np, name) for name in ("sin", "cos", "tan", "sinh", "cosh")},
     **{name: getattr(np, name.replace("a", "arc", 1)) for name in ("asin", "acos", "atan", "asinh", "acosh", "atanh")},
 }  # fmt: skip

@@ -168,7 +168,7 @@ def softplus(x: Expr) -> Expr:
 def gelu(x: Expr, approximate: str = "none") -> Expr:
     if approximate == "tanh":
         return 0.5 * x * (1 + apply("tanh", sqrt(2 / pi) * (x + 0.044715 * x * x * x)))
-    return 0.5 * x * (1 + apply("erf", x * sqrt(0.5)))
+    return apply("gelu", x)
 
 
 def clip(x: Expr, low: Expr | None = None, high: Expr | None = None, *, dtype: DType) -> Expr:

@@ -44,7 +44,7 @@ PRIMITIVES: dict[str, Primitive] = {
     **{name: Primitive(1) for name in ("neg", "abs", "sign", "floor", "ceil", "round")},
     **{f"pow2_{name}": Primitive(1, 4) for name in ("down", "up", "nearest")},
     "sqrt": Primitive(1, 4),
-    **{name: Primitive(1, 15) for name in ("exp", "expm1", "log", "log1p", "tanh", "sigmoid", "erf")},
+    **{name: Primitive(1, 15) for name in ("exp", "expm1", "log", "log1p", "tanh", "sigmoid", "erf", "gelu")},
     **{name: Primitive(1, 20) for name in ("sin", "cos", "tan", "asin", "acos", "atan")},
     **{name: Primitive(1, 25) for name in ("sinh", "cosh", "asinh", "acosh", "atanh")},
     **{name: Primitive(2, 1, True) for name in ("eq", "lt", "le", "gt", "ge", "and", "or", "xor")},

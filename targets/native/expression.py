@@ -63,7 +63,7 @@ LOGIC = {"and": "&", "or": "|", "xor": "^"}
 #: float32 and float64 functions of vmath.h and simd.h, called v8f_<name> and v8d_<name>.
 FLOAT_FUNCTIONS = (
     *("abs", "neg", "floor", "ceil", "round", "sqrt", "max", "min", "fmod", "pow"),
-    *("exp", "expm1", "log", "log1p", "tanh", "sigmoid", "erf", "sin", "cos", "tan", "asin", "acos", "atan"),
+    *("exp", "expm1", "log", "log1p", "tanh", "sigmoid", "erf", "gelu", "sin", "cos", "tan", "asin", "acos", "atan"),
     *("sinh", "cosh", "asinh", "acosh", "atanh", "pow2_down", "pow2_up", "pow2_nearest"),
 )
 #: Functions whose results are operands, perhaps with another sign, or whole numbers beside them.

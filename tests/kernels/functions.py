@@ -13,14 +13,17 @@ from .case import Array, Case
 
 @dataclass
 class Function:
-    """``reference`` takes double arguments. ``ulp`` is the largest error allowed; 0 demands the very number."""
+    """``reference`` takes double arguments. ``ulp`` is the largest error allowed, in units in the last place of the
+    exact result or of ``least`` where that is more; 0 demands the very number."""
 
     number: int
     reference: Callable[[Array, Array], Array]
     ulp: float = 0.0
+    least: float = 0.0
 
 
 _erf = np.vectorize(math.erf, otypes=[float])
+_erfc = np.vectorize(math.erfc, otypes=[float])
 
 
 def _saturated(x: Array, low: float, high: float) -> Array:
@@ -65,6 +68,7 @@ FUNCTIONS = {
     "acosh": Function(34, lambda a, b: np.arccosh(a), 0.51),
     "atanh": Function(35, lambda a, b: np.arctanh(a), 0.51),
     "fmod": Function(36, lambda a, b: np.fmod(a, b)),
+    "gelu": Function(37, lambda a, b: a * _erfc(-a * math.sqrt(0.5)) / 2, 3.5, 0.25),
 }
 
 #: Functions of double; the reference takes long double arguments.
@@ -89,6 +93,7 @@ DOUBLES = {
     "log1p": Function(17, lambda a, b: np.log1p(a), 2.0),
     "pow": Function(18, lambda a, b: np.power(a, b), 2.0),
     "fmod": Function(19, lambda a, b: np.fmod(a, b)),
+    "gelu": Function(20, lambda a, b: a * (1 + _erf(a * math.sqrt(0.5))) / 2, 8.0, 0.25),
 }
 
 SPECIAL = np.array(
@@ -147,15 +152,16 @@ def exact(function: Function, a: Array, b: Array) -> Array:
         return function.reference(a.astype(wider), b.astype(wider))
 
 
-def units_in_the_last_place(got: Array, exact: Array) -> Array:
-    """The distance of ``got`` from the wider ``exact`` in units of its type's last place there.
+def units_in_the_last_place(got: Array, exact: Array, least: float) -> Array:
+    """The distance of ``got`` from the wider ``exact`` in units of its type's last place there, or at ``least``.
 
     0 where both are NaN or the same infinity, infinite where only one is.
     """
     dtype = got.dtype.type
     with np.errstate(all="ignore"):
         rounded = exact.astype(dtype)
-        unit = np.spacing(np.minimum(abs(rounded), np.nextafter(np.finfo(dtype).max, dtype(0)))).astype(exact.dtype)
+        size = np.clip(abs(rounded), dtype(least), np.nextafter(np.finfo(dtype).max, dtype(0)))
+        unit = np.spacing(size).astype(exact.dtype)
         error = (abs(got.astype(exact.dtype) - exact) / unit).astype(float)
     # Where the exact value is beyond the type's largest number, infinity is right.
     same = (np.isnan(got) & np.isnan(exact)) | (np.isinf(rounded) & (got == rounded))

@@ -251,7 +251,7 @@ MCP26_INLINE void run_resize(const int64_t *n, void **p) {
     X(19, v8f_from_v8l(v8l_from_v8f(a))) X(20, v8f_pow(a, b)) X(21, v8f_max(a, b)) X(22, v8f_min(a, b))            \
     X(23, v8f_copysign(a, b)) X(24, v8f_fma(a, b, a)) X(25, v8f_expm1(a)) X(26, v8f_log1p(a)) X(27, v8f_tan(a))    \
     X(28, v8f_asin(a)) X(29, v8f_acos(a)) X(30, v8f_atan(a)) X(31, v8f_sinh(a)) X(32, v8f_cosh(a))                  \
-    X(33, v8f_asinh(a)) X(34, v8f_acosh(a)) X(35, v8f_atanh(a)) X(36, v8f_fmod(a, b))
+    X(33, v8f_asinh(a)) X(34, v8f_acosh(a)) X(35, v8f_atanh(a)) X(36, v8f_fmod(a, b)) X(37, v8f_gelu(a))
 #define DEFINE_BODY(I, F)                                                                                         \
     MCP26_INLINE void body_##I(const void *const *args, int64_t i, int64_t lanes) {                               \
         v8f a = v8f_load(ARG(float, 0) + i, lanes), b = v8f_load(ARG(float, 1) + i, lanes);                       \
@@ -271,7 +271,7 @@ MCP26_INLINE void run_function(const int64_t *n, void **p) {
     X(0, v8d_exp(a)) X(1, v8d_log(a)) X(2, v8d_tanh(a)) X(3, v8d_sigmoid(a)) X(4, v8d_erf(a)) X(5, v8d_sin(a))     \
     X(6, v8d_cos(a)) X(7, v8d_tan(a)) X(8, v8d_asin(a)) X(9, v8d_acos(a)) X(10, v8d_atan(a)) X(11, v8d_sinh(a))    \
     X(12, v8d_cosh(a)) X(13, v8d_asinh(a)) X(14, v8d_acosh(a)) X(15, v8d_atanh(a)) X(16, v8d_expm1(a))             \
-    X(17, v8d_log1p(a)) X(18, v8d_pow(a, b)) X(19, v8d_fmod(a, b))
+    X(17, v8d_log1p(a)) X(18, v8d_pow(a, b)) X(19, v8d_fmod(a, b)) X(20, v8d_gelu(a))
 #define DEFINE_DOUBLE(I, F)                                                                                       \
     MCP26_INLINE void double_##I(const void *const *args, int64_t i, int64_t lanes) {                             \
         v8d a = v8d_load(ARG(double, 0) + i, lanes), b = v8d_load(ARG(double, 1) + i, lanes);                     \
