@@ -12,9 +12,11 @@ from elftools.elf.elffile import ELFFile
 
 import mcpc
 from mcpc import abi
+from mcpc.ir import DType, Graph, Node, TensorType, Value
 from mcpc.models import builders, digits, mobilenetv2, samples
 from mcpc.plugins import find_target
 from mcpc.targets.native.ctext import comment
+from mcpc.targets.native.expression import Printer
 from mcpc.targets.native.family import KERNELS
 from mcpc.targets.native.toolchain import Machine, Unit, compile_objects
 
@@ -79,3 +81,21 @@ def test_emitted_text_does_not_depend_on_names(tmp_path: Path) -> None:
 def test_names_cannot_leave_a_comment(name: str, text: str) -> None:
     """A model's names are anybody's text; code after a comment's end would be compiled into the artifact."""
     assert comment(name) == text
+
+
+@pytest.mark.parametrize("is_swapped", (False, True))
+@pytest.mark.parametrize(("dtype", "is_one"), [(DType.float32, True), (DType.float64, False), (DType.float16, False)])
+def test_a_number_times_its_sigmoid_is_one_function(dtype: DType, is_one: bool, is_swapped: bool) -> None:
+    graph = Graph("silu")
+    type = TensorType(dtype, (8,))
+    x, other = graph.add_input("x", type), graph.add_input("other", type)
+    gate = Node("Sigmoid", [x], [Value("gate", type)])
+    factors = [gate.output, x] if is_swapped else [x, gate.output]
+    product = Node("Mul", factors, [Value("product", type)])
+    gated = Node("Mul", [gate.output, other], [Value("gated", type)])
+    printer = Printer(lambda value: value.name)
+    for node in (gate, product, gated):
+        printer.node(node)
+    texts = [line.split(" = ")[1] for line in printer.statements]
+    assert ("v8f_silu(x);" in texts) == is_one
+    assert len([text for text in texts if "silu" in text]) == is_one

@@ -135,6 +135,7 @@ class Printer:
         self._prefix = prefix
         self._results: dict[int, str] = {}
         self._stored: dict[str, str] = {}  # what is stored of a variable of one of NARROW, where that was computed
+        self._sigmoids: dict[str, str] = {}  # by the text of a float32 sigmoid's result: that of its argument
         self.statements: list[str] = []
 
     def define(self, value: Value, text: str) -> None:
@@ -186,6 +187,8 @@ class Printer:
             self.statements.append(f"{_bits(dtype)} {name}_bits = {text.removeprefix(opening).removesuffix(')')};")
             text = f"{opening}{name}_bits)"
         self.statements.append(f"{vector_type(dtype)} {name} = {text};")
+        if text in self._sigmoids:
+            self._sigmoids[name] = self._sigmoids[text]
         return name
 
     def store(self, value: Value, pointer: str, lanes: str) -> str:
@@ -225,6 +228,10 @@ class Printer:
             texts.append(text)
         result = DType.bool if e.PRIMITIVES[item.op].is_bool else dtype
         printed = _primitive(item.op, computed_in(dtype), texts)
+        if dtype is DType.float32 and item.op == "sigmoid" and printed is not None:
+            self._sigmoids[printed] = texts[0]
+        if item.op == "mul":
+            printed = self._silu(*texts) or self._silu(*reversed(texts)) or printed
         if dtype is DType.float16 and item.op in HALF_FUNCTIONS and all(_chooses(each, dtype) for each in item.args):
             printed = f"v8f_half_{item.op}({', '.join(texts)})"
         if printed is None:
@@ -235,6 +242,10 @@ class Printer:
                 node=node.name,
             )
         return printed, result
+
+    def _silu(self, factor: str, sigmoid: str) -> str | None:
+        """A product that has a function of its own: of a float32 number and its sigmoid."""
+        return f"v8f_silu({factor})" if self._sigmoids.get(sigmoid) == factor else None
 
     def _integer_power(self, item: e.Expr, dtype: DType, args: Sequence[tuple[str, DType | None]]) -> str:
         """The power of an integer has its type, whatever the exponent's: exact for integers, else truncated."""

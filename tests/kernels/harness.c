@@ -251,7 +251,8 @@ MCP26_INLINE void run_resize(const int64_t *n, void **p) {
     X(19, v8f_from_v8l(v8l_from_v8f(a))) X(20, v8f_pow(a, b)) X(21, v8f_max(a, b)) X(22, v8f_min(a, b))            \
     X(23, v8f_copysign(a, b)) X(24, v8f_fma(a, b, a)) X(25, v8f_expm1(a)) X(26, v8f_log1p(a)) X(27, v8f_tan(a))    \
     X(28, v8f_asin(a)) X(29, v8f_acos(a)) X(30, v8f_atan(a)) X(31, v8f_sinh(a)) X(32, v8f_cosh(a))                  \
-    X(33, v8f_asinh(a)) X(34, v8f_acosh(a)) X(35, v8f_atanh(a)) X(36, v8f_fmod(a, b)) X(37, v8f_gelu(a))
+    X(33, v8f_asinh(a)) X(34, v8f_acosh(a)) X(35, v8f_atanh(a)) X(36, v8f_fmod(a, b)) X(37, v8f_gelu(a))    \
+    X(38, v8f_silu(a))
 #define DEFINE_BODY(I, F)                                                                                         \
     MCP26_INLINE void body_##I(const void *const *args, int64_t i, int64_t lanes) {                               \
         v8f a = v8f_load(ARG(float, 0) + i, lanes), b = v8f_load(ARG(float, 1) + i, lanes);                       \

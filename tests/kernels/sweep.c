@@ -16,6 +16,8 @@ MCP26_INLINE v8d error_of(v8f got, v8d want, int32_t least) {
     return v8d_select(__builtin_convertvector(is_same, v8l), 0.0, error);
 }
 
+MCP26_INLINE v8d v8d_silu(v8d x) { return x / (1.0 + v8d_exp(-x)); }
+
 #define SWEEP(NAME) SWEEP_FROM(NAME, 1)
 #define SWEEP_FROM(NAME, LEAST)                                                                                   \
     __attribute__((visibility("default"))) double sweep_##NAME(uint32_t first, uint32_t step, int64_t count,       \
@@ -37,4 +39,4 @@ MCP26_INLINE v8d error_of(v8f got, v8d want, int32_t least) {
     }
 SWEEP(exp) SWEEP(expm1) SWEEP(log) SWEEP(log1p) SWEEP(tanh) SWEEP(sigmoid) SWEEP(erf) SWEEP(sin) SWEEP(cos)
 SWEEP(tan) SWEEP(asin) SWEEP(acos) SWEEP(atan) SWEEP(sinh) SWEEP(cosh) SWEEP(asinh) SWEEP(acosh) SWEEP(atanh)
-SWEEP_FROM(gelu, 125)
+SWEEP_FROM(gelu, 125) SWEEP_FROM(silu, 27)

@@ -13,7 +13,7 @@ from .program import HERE, INCLUDES
 
 FUNCTIONS = (
     "exp", "expm1", "log", "log1p", "tanh", "sigmoid", "erf", "sin", "cos", "tan", "asin", "acos", "atan", "sinh",
-    "cosh", "asinh", "acosh", "atanh", "gelu",
+    "cosh", "asinh", "acosh", "atanh", "gelu", "silu",
 )  # fmt: skip
 
 

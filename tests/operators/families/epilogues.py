@@ -122,6 +122,7 @@ case("Conv, branches", lambda g: g("Add", g("Tanh", a := conv(g)), g("Mul", a, g
 case("Conv, comparison", lambda g: g("Where", g("Less", a := conv(g), scalar(0)), g("Mul", a, scalar(0.1)), a))
 case("Conv, Cast to int32 and back", lambda g: g("Cast", g("Cast", conv(g), to=6), to=1))
 case("Conv, Clip", lambda g: g("Clip", conv(g), scalar(-0.5), scalar(0.5)))
+case("Conv, SiLU", lambda g: g("Mul", g("Sigmoid", a := conv(g)), a))
 case("Conv, HardSwish", lambda g: g("HardSwish", conv(g)))
 case("Conv, PRelu", lambda g: g("PRelu", conv(g), W((8, 1, 1))))
 case("Conv with a computed bias", conv_with_bias)
