@@ -22,6 +22,7 @@ def rewrite_before_conversion(graph: GraphProto, opset: int) -> None:
         _rewrite(graph, "Hardmax", _flattened)
     if opset < 9:
         _rewrite(graph, "Scan", _scan_of_each)
+    _rewrite(graph, "Loop", _with_both_limits)
 
 
 def rewrite_after_conversion(graph: GraphProto, opset: int) -> None:
@@ -53,6 +54,12 @@ class Names:
             stem += "'"
         self._taken.add(stem)
         return stem
+
+
+def _with_both_limits(node: NodeProto, names: Names) -> list[NodeProto]:
+    """The converter looks for the trip count and the condition of a Loop also where a node ends before them."""
+    node.input.extend([""] * (2 - len(node.input)))
+    return [node]
 
 
 def _flattened(node: NodeProto, names: Names) -> list[NodeProto]:

@@ -17,7 +17,7 @@ from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_h
 from mcpc.errors import ModelError, Problems
 from mcpc.ir import OPSET
 from mcpc.onnx_legacy import HIDDEN, rewrite_after_conversion, rewrite_before_conversion
-from mcpc.onnx_structure import label, opsets_of, subgraphs, walk
+from mcpc.onnx_structure import free_names, label, opsets_of, subgraphs, walk
 from mcpc.ops.registry import definitions, find
 
 #: A model that grows beyond this many nodes by inlining is refused: nested functions can multiply without end.
@@ -144,6 +144,8 @@ def convert_opset(model: ModelProto, problems: Problems) -> tuple[ModelProto | N
         converted, reason = _converted(model)
     if converted is None:
         problems.add(ModelError("E107", f"opset {opset} cannot be converted to {OPSET}: {reason}"))
+    if opset < OPSET:
+        _convert_hidden_bodies((converted or model).graph, model, problems)
     for node in walk((converted or model).graph.node):
         if node.domain == HIDDEN:
             node.domain = ""
@@ -151,6 +153,28 @@ def convert_opset(model: ModelProto, problems: Problems) -> tuple[ModelProto | N
             _old_resize(node, opset, converted or model)
     rewrite_after_conversion((converted or model).graph, opset)
     return converted, lost
+
+
+def _convert_hidden_bodies(graph: GraphProto, model: ModelProto, problems: Problems) -> None:
+    """Convert what the converter has not looked into: the graphs that hidden nodes of ``graph`` hold, which are of the
+    opset of ``model``. Reports those that do not convert with E107."""
+    for node in graph.node:
+        for body in subgraphs(node):
+            captured = free_names(body)
+            if node.domain == HIDDEN:
+                alone = ModelProto(ir_version=model.ir_version, opset_import=model.opset_import, graph=body)
+                untyped = helper.make_tensor_value_info
+                alone.graph.input.extend(untyped(name, TensorProto.FLOAT, None) for name in sorted(captured))
+                converted, reason = _converted(alone)
+                if converted is None:
+                    what = f"the body of {node.op_type} cannot be converted to opset {OPSET}: {reason}"
+                    problems.add(ModelError("E107", what, op=node.op_type, node=label(node)))
+                    continue
+                kept = [value for value in converted.graph.input if value.name not in captured]
+                body.CopyFrom(converted.graph)
+                del body.input[:]
+                body.input.extend(kept)
+            _convert_hidden_bodies(body, model, problems)
 
 
 def _old_resize(node: NodeProto, opset: int, model: ModelProto) -> None:
