@@ -45,7 +45,7 @@ from mcpc.units import size
     "--winograd",
     type=click.Choice(["auto", "off"]),
     default="auto",
-    help="Kernels of 3x3 convolutions that store more weights to multiply less: where they pay (default), or never.",
+    help="Kernels of convolutions that store more weights to multiply less: where they pay (default), or never.",
 )
 @click.option(
     "--tune", is_flag=True, help="Measure kernels on this machine before choosing (the target must be its own)."

@@ -20,6 +20,7 @@ from mcpc.target import Target
 from .convolution import PackedConvolution
 from .region import Region
 from .winograd import FORMS, Form
+from .winograd_line import LINE_FORMS, LineForm
 
 #: What Winograd kernels may add to the weights of a graph, as a share of these.
 MOST_GROWTH = 0.45
@@ -32,7 +33,8 @@ RUN_COST = 5
 
 
 class Method(StrEnum):
-    """The kernels of a convolution: conv_few.h, gemm.h (pixels, or runs of them), depthwise.h, conv.h, winograd.h."""
+    """The kernels of a convolution: conv_few.h, gemm.h (pixels, or runs of them), depthwise.h, conv.h, winograd.h,
+    winograd_line.h."""
 
     PLANAR = "planar"
     POINTWISE = "pointwise"
@@ -40,19 +42,20 @@ class Method(StrEnum):
     DEPTHWISE = "depthwise"
     INDIRECT = "indirect"
     WINOGRAD = "winograd"
+    WINOGRAD_LINE = "winograd line"
 
 
 @dataclass(frozen=True)
 class Candidate:
     """``operations`` by class as they are executed, ``nbytes`` of stored weights, predicted ``us`` on one core.
-    ``form`` and ``block`` are for winograd.h: its shape's fields. ``is_exact``: its errors are in the range of those
-    of others. ``is_measured``: so is ``us``."""
+    ``form`` and ``block`` are fields of the shapes of winograd.h and winograd_line.h. ``is_exact``: its errors are in
+    the range of those of others. ``is_measured``: so is ``us``."""
 
     method: Method
     operations: Mapping[KernelClass, Dim]
     nbytes: int
     us: float = 0.0
-    form: Form | None = None
+    form: Form | LineForm | None = None
     block: int = 0
     is_exact: bool = True
     is_measured: bool = False
@@ -186,25 +189,32 @@ def direct(conv: PackedConvolution, nr: int) -> list[Candidate]:
 
 
 def winograd(conv: PackedConvolution, target: Target) -> list[Candidate]:
-    """The kernels of winograd.h."""
-    if (
-        conv.window.kernel != (3, 3)
-        or not conv.is_unit
-        or conv.groups != 1
-        or conv.is_row_major
-        or conv.weight_dtype is not DType.float32
-    ):
+    """The kernels of winograd.h and winograd_line.h."""
+    is_float = conv.weight_dtype is DType.float32
+    if not conv.is_unit or conv.groups != 1 or conv.is_row_major or not is_float:
         return []
     columns = -(-conv.out_c // target.nr) * target.nr
-    result = []
-    for form in FORMS:
-        tiles = form.tiles(conv.y.dims[0], *conv.y.dims[2:])
+    l2_bytes = target.big_core.l2_kib << 10
+
+    def candidate(method: Method, form: Form | LineForm, tiles: Dim, points: int, is_exact: bool) -> Candidate:
         operations = {
             KernelClass.WINOGRAD: form.products(tiles, conv.in_c, columns),
             KernelClass.TRANSFORM: form.transforms(tiles, conv.in_c, columns),
         }
-        nbytes = 4 * form.side**2 * conv.in_c * columns
-        block = form.block(conv.in_c, target.big_core.l2_kib << 10)
-        is_exact = conv.in_c <= form.deepest
-        result.append(Candidate(Method.WINOGRAD, operations, nbytes, form=form, block=block, is_exact=is_exact))
-    return result
+        nbytes, block = 4 * points * conv.in_c * columns, form.block(conv.in_c, l2_bytes)
+        return Candidate(method, operations, nbytes, form=form, block=block, is_exact=is_exact)
+
+    if conv.window.kernel == (3, 3):
+        sizes = conv.y.dims[0], *conv.y.dims[2:]
+        return [
+            candidate(Method.WINOGRAD, form, form.tiles(*sizes), form.side**2, conv.in_c <= form.deepest)
+            for form in FORMS
+        ]
+    if conv.line is None:
+        return []
+    taps, lines, length = conv.line
+    return [
+        candidate(Method.WINOGRAD_LINE, form, form.tiles(lines, length), form.side, True)
+        for form in LINE_FORMS
+        if form.taps == taps
+    ]

@@ -76,6 +76,19 @@ class PackedConvolution:
         return all(step == 1 for step in (*self.window.strides, *self.window.dilations))
 
     @property
+    def line(self) -> tuple[int, Dim, Dim] | None:
+        """Taps of a window along one axis, the number of lines along it and the results of one; None where windows
+        have several taps along another axis, or that is padded."""
+        axes = range(len(self.window.kernel))
+        along = [axis for axis in axes if self.window.kernel[axis] != 1]
+        others = [axis for axis in axes if axis not in along]
+        if len(along) != 1 or any(self.window.padding(axis, 1) != (0, 0) for axis in others):
+            return None
+        [axis] = along
+        lines = product((self.y.dims[0], *(self.y.dims[2 + other] for other in others)))
+        return int(self.window.kernel[axis]), lines, self.y.dims[2 + axis]
+
+    @property
     def is_pointwise(self) -> bool:
         """Whether every pixel of the result is the product of one of x, in the same place."""
         unpadded = all(self.window.padding(axis, 1) == (0, 0) for axis in range(len(self.window.pads)))

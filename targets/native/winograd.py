@@ -83,19 +83,21 @@ class Form:
 
     def weights(self, taps: Array) -> Array:
         """[O, I, 3, 3] -> [T * T, I, O]: G w G', computed in float64 and rounded once."""
-        g = self._g()
+        g = values_of_taps(self.points, 3, self.side)
         columns, depth = taps.shape[:2]
         lines = taps.astype(np.float64).reshape(-1, 3) @ g.T
         squares = np.einsum("at,ntb->nab", g, lines.reshape(-1, 3, self.side))
         return np.ascontiguousarray(squares.reshape(columns, depth, -1).transpose(2, 1, 0), np.float32)
 
-    def _g(self) -> Array:
-        """[T, 3]: the values of a polynomial of three coefficients at the points, over what the transform of the input
-        leaves out; at infinity its highest coefficient."""
-        points = [0.0, *(sign * point for point in self.points for sign in (1.0, -1.0))]
-        scales = [math.prod(p - q for q in points if q != p) for p in points]
-        rows = [[power / scale for power in (1.0, p, p * p)] for p, scale in zip(points, scales, strict=True)]
-        return np.array([*rows, [0.0, 0.0, 1.0]])
+
+def values_of_taps(points: tuple[float, ...], taps: int, side: int) -> Array:
+    """G, [side, taps]: the values of a polynomial of so many coefficients at the points 0, +p, -p, ..., over what the
+    transform of the input leaves out; where ``side`` is one more, at infinity its highest coefficient."""
+    finite = [0.0, *(sign * point for point in points for sign in (1.0, -1.0))]
+    scales = [math.prod(p - q for q in finite if q != p) for p in finite]
+    rows = [[p**power / scale for power in range(taps)] for p, scale in zip(finite, scales, strict=True)]
+    infinity = [float(power == taps - 1) for power in range(taps)]
+    return np.array([*rows, infinity][:side])
 
 
 #: How deep they may be is what tests/test_winograd.py shows. F(4x4) with chains as long as there are channels, or with

@@ -26,6 +26,7 @@
 #include "softmax.h"
 #include "vmath.h"
 #include "winograd.h"
+#include "winograd_line.h"
 
 enum { NUMBERS = 32, BUFFERS = 12, STATIC = 1000, PAGE = 4096 };
 
@@ -155,6 +156,15 @@ MCP26_INLINE void run_winograd(const int64_t *n, void **p) {
     MCP26_UNROLL for (int64_t i = 0; i < WINOGRAD_PAIRS; i++) w.points[i] = (float)n[20 + i] / 16.0f;
     RUN_UNITS(winograd_f32_units(w), n[18],
               winograd_f32(w, p[0], p[1], p[5], bias_and_add, args, p[2], begin, end))
+}
+
+/* n[19]: points, n[20 ... 22]: the positive ones in sixteenths, n[23]: tiles of a block, n[24]: channels of a chain. */
+MCP26_INLINE void run_winograd_line(const int64_t *n, void **p) {
+    const void *args[] = {p[3], p[4], &n[8]};
+    winograd_line_shape w = {shape_of(n), n[19], {}, n[23], n[24]};
+    MCP26_UNROLL for (int64_t i = 0; i < WINOGRAD_PAIRS; i++) w.points[i] = (float)n[20 + i] / 16.0f;
+    RUN_UNITS(winograd_line_f32_units(w), n[18],
+              winograd_line_f32(w, p[0], p[1], p[5], bias_and_add, args, p[2], begin, end))
 }
 
 MCP26_INLINE void run_conv_few(const int64_t *n, void **p) {
@@ -435,7 +445,8 @@ MCP26_INLINE void run_normalize(const int64_t *n, void **p) {
     X(8, integer) X(9, map_nd) X(10, reduce) X(11, softmax) X(12, lstm) X(13, copy) X(14, pad) X(15, gather) \
     X(16, window) X(17, resize) X(18, double) X(19, gemm_i8) \
     X(20, attention) X(21, matmul_strided) X(22, normalize) \
-    X(23, gemm_weights) X(24, matmul_i8) X(25, separable) X(26, winograd)
+    X(23, gemm_weights) X(24, matmul_i8) X(25, separable) X(26, winograd) \
+    X(27, winograd_line)
 
 #define DEFINE_KERNEL(I, NAME) \
     static __attribute__((noinline)) void kernel_##NAME(const int64_t *n, void **p) { run_##NAME(n, p); }

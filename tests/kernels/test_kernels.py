@@ -29,6 +29,7 @@ FAMILIES: tuple[Callable[[np.random.Generator], Iterator[Case]], ...] = (
     windows.convolutions,
     windows.separables,
     windows.winograd_convolutions,
+    windows.winograd_lines,
     windows.pools,
     volumes.volumes,
     volumes.resizes,

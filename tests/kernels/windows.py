@@ -5,11 +5,12 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from mcpc.targets.native.winograd import FORMS
+from mcpc.targets.native.winograd_line import CHAIN, LINE_FORMS
 
 from .case import ALL, Array, Case, Packable, Packed, normal, pack, untouched
 
@@ -172,7 +173,7 @@ def separables(rng: np.random.Generator) -> Iterator[Case]:
 
 @dataclass
 class PackedPoints:
-    """Weights [T * T, K, N] of winograd.h, packed for the ISA that reads them."""
+    """Weights [T * T, K, N] of winograd.h, [T, K, N] of winograd_line.h, packed for the ISA that reads them."""
 
     matrices: Array
 
@@ -209,6 +210,31 @@ def winograd_convolutions(rng: np.random.Generator) -> Iterator[Case]:
         scratch = np.zeros(form.scratch(v.in_c, block) // 4, np.float32)
         buffers: list[Array | Packable] = [x, PackedPoints(form.weights(w)), scratch, bias, addend, v.output()]
         yield Case(f"{form.name} {v}", "winograd", numbers, buffers, {5: want}, 1e-4, is_static=True)
+
+
+#: Windows along one axis, whose taps are the form's, and tiles of a block.
+LINES = [
+    (Window(1, (1, 40), 16, 32, (1, 0), pads=(0, 1, 0, 1)), 4),
+    (Window(2, (3, 23), 5, 21, (1, 0), pads=(0, 2, 0, 3), gap=3), 9),
+    (Window(1, (37, 1), 40, 70, (0, 1)), 12),
+    (Window(3, (11, 5), 33, 9, (0, 1), pads=(2, 0, 1, 0), gap=1), 24),
+    (Window(1, (7, 2), 8, 16, (0, 1)), 5),
+    (Window(1, (1, 3), 3, 40, (1, 0), pads=(0, 6, 0, 7)), 6),
+]
+
+
+def winograd_lines(rng: np.random.Generator) -> Iterator[Case]:
+    for index, (form, (line, block)) in enumerate(itertools.product(LINE_FORMS, LINES)):
+        v = replace(line, kernel=(line.kernel[0] or form.taps, line.kernel[1] or form.taps))
+        w, x, bias = normal(rng, v.out_c, v.in_c, *v.kernel), v.input(rng), normal(rng, v.out_c)
+        addend, want = normal(rng, *v.output().shape), v.output()
+        want[..., : v.out_c] = v.convolve(x[..., : v.in_c], w) + bias + addend[..., : v.out_c]
+        points = [round(16 * point) for point in form.points]
+        chunk, padding = ALL if index % 2 else 1, [0] * (3 - len(points))
+        numbers = [*v.numbers(), chunk, form.side, *points, *padding, block, CHAIN]
+        scratch = np.zeros(form.scratch(v.in_c, block) // 4, np.float32)
+        buffers: list[Array | Packable] = [x, PackedPoints(form.weights(w)), scratch, bias, addend, v.output()]
+        yield Case(f"{form.name} {v}", "winograd_line", numbers, buffers, {5: want}, 1e-4, is_static=True)
 
 
 POOLS = [

@@ -109,15 +109,16 @@ def _indirect(b: KernelBuilder, form: PackedConvolution, choice: Candidate, taps
 def _winograd(b: KernelBuilder, form: PackedConvolution, choice: Candidate, taps: Stored, epilogue: str) -> None:
     x = b.outer(b.anchor.inputs[0])
     assert choice.form is not None
+    kernel = "winograd" if choice.method is Method.WINOGRAD else "winograd_line"
     b.label = f"conv {choice.name}"
-    b.headers.append("winograd.h")
-    shape = f"(winograd_shape){{{conv_shape(b, x, form.window, 1)}, {choice.form.literals(choice.block)}}}"
+    b.headers.append(f"{kernel}.h")
+    shape = f"({kernel}_shape){{{conv_shape(b, x, form.window, 1)}, {choice.form.literals(choice.block)}}}"
     points = choice.form.weights(taps.data)
     packed = np.stack([pack_panels(matrix, b.nr) for matrix in points], axis=1)
     b.scratch = choice.form.scratch(form.in_c, choice.block)
     arguments = (b.input(x), b.constant(packed), b.output(), epilogue, "args", b.worker_scratch)
-    b.call("winograd_f32", shape, *arguments, "begin", "end")
-    b.units = f"winograd_f32_units({shape})"
+    b.call(f"{kernel}_f32", shape, *arguments, "begin", "end")
+    b.units = f"{kernel}_f32_units({shape})"
 
 
 WRITERS: dict[Method, Writer] = {
@@ -127,6 +128,7 @@ WRITERS: dict[Method, Writer] = {
     Method.DEPTHWISE: _depthwise,
     Method.INDIRECT: _indirect,
     Method.WINOGRAD: _winograd,
+    Method.WINOGRAD_LINE: _winograd,
 }
 
 
