@@ -66,7 +66,8 @@ def run(case: Case) -> Case:
     graph = parse_graph(case.source)
     check_graph(graph)
     ctx = PassContext(verify_passes=True)
-    result = run_pipeline(graph, parse_pipeline(case.run_line, plugins.passes()), ctx)
+    lowering = {each.name: type(each) for each in plugins.find_family("native").passes(plugins.find_target("aarch64"))}
+    result = run_pipeline(graph, parse_pipeline(case.run_line, {**lowering, **plugins.passes()}), ctx)
     decisions = None if case.decisions is None else "".join(map(shown, ctx.decisions))
     return replace(case, graph=format_graph(result), decisions=decisions)
 

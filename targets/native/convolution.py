@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mcpc.ir import Dim, DType, TensorType, product
+from mcpc.ir import Dim, DType, Node, TensorType, product
 from mcpc.ops.linear import convolution_of
 from mcpc.ops.window import Window
 
-from .layout import reads_planar
 from .region import Region
+from .strided import PLANAR_CHANNELS
+
+#: What conv_few.h has stack for, in floats, and the output pixels of its widest tile on any ISA.
+PLANAR_PATCH, PLANAR_TILE = 2048, 8
 
 
 @dataclass(frozen=True)
 class PackedConvolution:
     """A Conv over one or two axes whose weights are packed when the code is made. ``x`` and ``y`` are types of the
     graph's values, ``weight_dtype`` is that of the weights as they are stored. ``reads_planar``: x may be read
-    row-major (:func:`.layout.reads_planar`)."""
+    row-major (:func:`reads_planar`)."""
 
     x: TensorType
     y: TensorType
@@ -109,3 +112,15 @@ class PackedConvolution:
     @property
     def is_depthwise(self) -> bool:
         return self.groups == self.in_c == self.out_c and self.groups > 1
+
+
+def reads_planar(conv: Node, x: TensorType) -> bool:
+    """Whether a convolution reads ``x`` as it is: row-major with few channels, one group, and so small a window that
+    what a tile at the image's edge reads fits on the stack (conv_few.h)."""
+    convolution = convolution_of(conv)
+    channels, window = x.dims[1], convolution.window
+    is_image = len(x.dims) == 4 and x.layout is None and x.dtype is DType.float32
+    if not is_image or convolution.groups != 1 or not isinstance(channels, int) or channels > PLANAR_CHANNELS:
+        return False
+    span = (PLANAR_TILE - 1) * window.strides[1] + window.extent(1)
+    return channels * window.kernel[0] * span <= PLANAR_PATCH

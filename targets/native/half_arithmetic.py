@@ -14,7 +14,7 @@ from mcpc.ir import MCPC, DType, Graph, Node, Value
 from mcpc.pipeline import Pass, PassContext, describe
 from mcpc.rewrite import control_flow_graphs
 
-from .layout import reads_planar
+from .convolution import reads_planar
 from .region import Region
 
 #: Operators on single elements that are computed in float16 as they are: one rounding, no range that float16 has not.

@@ -6,234 +6,210 @@ different layouts is the one place where data move, so the graph still exports a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from mcpc import ops
-from mcpc.ir import DType, Graph, Node, TensorType, Value
-from mcpc.ops.context import same, type_of
-from mcpc.ops.linear import convolution_of
-from mcpc.ops.reduce import REDUCTIONS, reduction_axes
+import numpy as np
+import sympy
+
+from mcpc.cost_model import compute_us, roofline, typical_sizes, work_of
+from mcpc.ir import Graph, Node, TensorType, Value
+from mcpc.kernel_class import KernelClass
 from mcpc.pipeline import Pass, PassContext
 from mcpc.rewrite import control_flow_graphs
+from mcpc.target import Target
 
+from .choice import direct
+from .convolution import PackedConvolution
 from .region import Region
-from .strided import (
-    IMAGE,
-    PLANAR_CHANNELS,
-    SPATIAL,
-    Layout,
-    channels_last,
-    reads_strided,
-    transposed_layout,
-    weight_layout,
-    written_layout,
-)
-
-#: What conv_few.h has stack for, in floats, and the output pixels of its widest tile on any ISA.
-PLANAR_PATCH, PLANAR_TILE = 2048, 8
-
-
-def same_memory(a: TensorType, b: TensorType) -> bool:
-    """Whether two types of equal shape lie in memory alike: their strides differ on dimensions of size 1 at most."""
-    return all(size == 1 or x == y for size, x, y in zip(a.dims, a.strides, b.strides, strict=True))
-
-
-@dataclass(frozen=True)
-class Wish:
-    """The layouts a node wants: one entry an input (``KEEP`` takes any), and that of its outputs."""
-
-    inputs: tuple[Layout | str, ...]
-    outputs: Layout
-
-
-KEEP = "keep"
-
-
-def _spatial_wish(region: Region, node: Node) -> Wish:
-    rank = len(node.output.type.dims)
-    wanted = channels_last(rank)
-    anchor = region.anchor
-    assert anchor is not None
-    data = region.outer(anchor.inputs[0])
-    inputs: list[Layout | str] = []
-    stored = [value for expansion in region.expansions for value in expansion.inputs]
-    weights = [region.outer(value) for value in (*anchor.inputs[1:], *stored)]
-    for value in node.inputs:
-        full = value is not None and len(value.type.dims) == rank
-        if value is not None and value is region.outer(anchor.input(1)) and region.is_computed(anchor.input(1)):
-            inputs.append(weight_layout(anchor, rank))
-        else:
-            inputs.append(wanted if full and not any(value is weight for weight in weights) else KEEP)
-    read_again = any(region.outer(value) is data for inner in region.chain for value in inner.inputs)
-    is_packed = anchor.op == "Conv" and not region.is_computed(anchor.input(1))
-    if is_packed and data is not None and not read_again and reads_planar(anchor, data.type):
-        inputs[node.inputs.index(data)] = KEEP
-    return Wish(tuple(inputs), wanted)
-
-
-def reads_planar(conv: Node, x: TensorType) -> bool:
-    """Whether a convolution reads ``x`` as it is: row-major with few channels, one group, and so small a window that
-    what a tile at the image's edge reads fits on the stack (conv_few.h)."""
-    convolution = convolution_of(conv)
-    channels, window = x.dims[1], convolution.window
-    is_image = len(x.dims) == 4 and x.layout is None and x.dtype is DType.float32
-    if not is_image or convolution.groups != 1 or not isinstance(channels, int) or channels > PLANAR_CHANNELS:
-        return False
-    span = (PLANAR_TILE - 1) * window.strides[1] + window.extent(1)
-    return channels * window.kernel[0] * span <= PLANAR_PATCH
-
-
-def _agnostic_wish(node: Node) -> Wish:
-    rank = len(node.output.type.dims)
-    candidates = [
-        value.type
-        for value in node.inputs
-        if value is not None and not value.is_constant and len(value.type.dims) == rank
-    ]
-    chosen: Layout = next((t.layout for t in candidates if t.layout is not None), None)
-    # Broadcast operands are read through strides, so only operands as large as the result must follow.
-    inputs = tuple(chosen if value is not None and value.shape == node.output.shape else KEEP for value in node.inputs)
-    return Wish(inputs, chosen)
-
-
-def _along_axis_wish(node: Node) -> Wish:
-    """Concat, Slice, Pad, Split: every operand of the result's rank shares one layout."""
-    rank = len(node.output.type.dims)
-    data = [v for v in node.inputs if v is not None and len(v.type.dims) == rank and v.dtype == node.output.dtype]
-    if not node.is_op("Concat"):
-        data = data[:1]
-    chosen = next((v.type.layout for v in data if v.type.layout is not None), None)
-    return Wish(tuple(chosen if any(v is d for d in data) else KEEP for v in node.inputs), chosen)
-
-
-def _reduce_wish(node: Node) -> Wish:
-    """The reduced axes must be neighbours in memory, and what remains in order; else they are moved innermost. Those
-    that are not constant need all axes in order."""
-    data = node.inputs[0]
-    assert data is not None
-    axes = reduction_axes(node, ops.InferContext())
-    if axes is None:
-        return _row_major(node)
-    order = data.type.order
-    where = [i for i, axis in enumerate(order) if axis in axes]
-    remaining = [axis for axis in order if axis not in axes]
-    keepdims = bool(node.attrs.get("keepdims", 1))
-    adjacent = not where or where == list(range(where[0], where[-1] + 1))
-    if adjacent and (keepdims or remaining == sorted(remaining)):
-        chosen: Layout = order
-    else:
-        chosen = (*(axis for axis in range(len(order)) if axis not in axes), *axes)
-    return Wish((chosen, *(KEEP for _ in node.inputs[1:])), chosen if keepdims else None)
-
-
-def _image_wish(node: Node) -> Wish:
-    """The first input and the results channels-last, what describes them row-major."""
-    wanted = channels_last(len(node.output.type.dims))
-    return Wish((wanted, *(None for _ in node.inputs[1:])), wanted)
-
-
-def _resize_wish(node: Node) -> Wish:
-    """Channels-last where an image's rows and columns change, so that neighbours in memory share their weights; as the
-    model has it where few channels come, or the result goes, row-major anyway."""
-    x, y = type_of(node, 0), node.output.type
-    is_image = len(y.dims) > 2 and all(map(same, x.dims[:2], y.dims[:2]))
-    few = is_image and isinstance(x.dims[1], int) and x.dims[1] <= PLANAR_CHANNELS
-    is_plain = not node.output.users or (few and x.layout is None)
-    chosen = channels_last(len(y.dims)) if is_image and not is_plain else None
-    return Wish((chosen, *(KEEP for _ in node.inputs[1:])), chosen)
-
-
-def _row_major(node: Node) -> Wish:
-    return Wish(tuple(None for _ in node.inputs), None)
-
-
-def wish(node: Node) -> Wish:
-    if any(value is not None and value.shape is None for value in (*node.inputs, *node.outputs)):
-        return Wish(tuple(KEEP for _ in node.inputs), None)  # an unknown rank is declined when the code is made
-    region = Region.of(node)
-    anchor = region.anchor
-    if region.is_attention or (anchor is not None and anchor.is_op("Attention", "MatMul")):
-        reads = [value is not None and reads_strided(node, value, value.type.layout) for value in node.inputs]
-        return Wish(tuple(KEEP if strided else None for strided in reads), written_layout(node))
-    if anchor is not None and anchor.is_op("RotaryEmbedding"):
-        x = node.inputs[0]
-        chosen = x.type.layout if x is not None and reads_strided(node, x, x.type.layout) else None
-        return Wish((chosen, *(None for _ in node.inputs[1:])), chosen)
-    if anchor is not None and anchor.is_op(*SPATIAL):
-        return _spatial_wish(region, node)
-    if anchor is None:
-        return _agnostic_wish(node)
-    if anchor.is_op("Concat", "Slice", "Pad", "Split") and node is anchor:
-        return _along_axis_wish(node)
-    if anchor.domain == "" and anchor.op in REDUCTIONS and node is anchor:
-        return _reduce_wish(node)
-    if anchor.is_op("Transpose") and node is anchor:
-        return Wish((KEEP,), transposed_layout(node))
-    if anchor.is_op(*IMAGE) and node is anchor:
-        return _image_wish(node)
-    if anchor.is_op("BatchNormalization") and node is anchor:
-        return _agnostic_wish(node)
-    if anchor.is_op("Resize") and node is anchor:
-        return _resize_wish(node)
-    return _row_major(node)
+from .strided import Layout, channels_last, reads_strided
+from .two_layouts import Fixed, TwoLayouts, Vertex
+from .views import same_memory
+from .wishes import KEEP, TIED, Choice, Port, Slower, Wish, flattened_weight, is_product, of_value, wish
 
 
 @dataclass(frozen=True)
 class AssignLayouts(Pass):
-    """Walk the graph once; every node states the layouts it wants, and Identity nodes are put where a value has
-    another. Inputs and outputs of the model and of control-flow bodies stay row-major."""
+    """Every node states the layouts it wants (:mod:`.wishes`); those that leave a choice take what makes the predicted
+    time of all moves least (:mod:`.two_layouts`). Identity nodes are put where a value has another layout than a reader
+    wants. Inputs and outputs of the model and of control-flow bodies stay row-major."""
 
     name: ClassVar[str] = "assign-layouts"
 
     def __call__(self, graph: Graph, ctx: PassContext) -> Graph:
+        costs = Costs(ctx.target if isinstance(ctx.target, Target) else None, typical_sizes(graph))
         for inner in control_flow_graphs(graph):
-            self._assign(inner, ctx)
+            _Assignment(inner, ctx, costs, channels_last_nodes(inner, costs)).run()
         return graph
 
-    def _assign(self, graph: Graph, ctx: PassContext) -> None:
-        moved: dict[tuple[int, Layout], Value] = {}
-        new_nodes: list[Node] = []
 
-        def in_layout(value: Value, layout: Layout) -> Value:
-            wanted = value.type.with_layout(layout)
-            if wanted.layout == value.type.layout:
-                return value
-            key = (id(value), wanted.layout)
-            if key not in moved:
-                if value.is_constant:
-                    copy = Value(graph.fresh(value.name), wanted, value.data)
-                else:
-                    copy = Value(graph.fresh(value.name), wanted)
-                    new_nodes.append(Node("Identity", [value], [copy], name=f"{value.name} to {layout or 'row-major'}"))
-                    if not same_memory(value.type, wanted):
-                        ctx.decide(value.name, "move", f"stored {value.type.order}, wanted {wanted.order}")
-                moved[key] = copy
-            return moved[key]
+@dataclass(frozen=True)
+class Costs:
+    """Predicted times in microseconds, at usual values of symbolic ``sizes``; without a target a byte is a
+    nanosecond, and no layout makes an operator slower."""
 
-        for node in list(graph.nodes):
-            wanted = wish(node)
-            inputs: list[Value | None] = []
-            for value, layout in zip(node.inputs, wanted.inputs, strict=True):
-                inputs.append(value if value is None or isinstance(layout, str) else in_layout(value, layout))
-            if any(new is not old for new, old in zip(inputs, node.inputs, strict=True)):
-                graph.set_inputs(node, inputs)
-            for output in node.outputs:
-                if output is not None and output.shape is not None:
-                    fits = wanted.outputs is not None and len(wanted.outputs) == len(output.shape)
-                    output.type = output.type.with_layout(wanted.outputs if fits else None)
-            if new_nodes:
-                graph.insert_before(node, new_nodes)
-                new_nodes.clear()
-        for output in dict.fromkeys(graph.outputs):
+    target: Target | None
+    sizes: Mapping[sympy.Symbol, int]
+
+    def move(self, type: TensorType) -> float:
+        """Of moving a tensor between row-major and channels-last."""
+        work = work_of(Node("Identity", [Value("", type)], [Value("", type)])).at(self.sizes)
+        return int(work.traffic) / 1e3 if self.target is None else roofline(work, self.target).us
+
+    def slower(self, node: Node, why: Slower, index: int) -> float:
+        """What ``node`` takes longer in the layout that ``why`` is said of, for its operand ``index`` or with it."""
+        value = node.inputs[index]
+        assert value is not None
+        if why is Slower.MOVE:
+            return self.move(value.type)
+        if self.target is None:
+            return 0.0
+        core = self.target.big_core
+        if why is Slower.SCALAR:
+            count = int(work_of(Node("Identity", [node.output], [node.output])).at(self.sizes).written)
+            elements = count // node.output.dtype.itemsize
+            kinds = (KernelClass.SCALAR, KernelClass.MOVE)
+            scalar, vector = (compute_us({kind: elements}, core) for kind in kinds)
+            return max(0.0, scalar - vector)
+        planar = PackedConvolution.of(Region.of(node))
+        if planar is None:
+            return 0.0
+        last = replace(planar, x=planar.x.with_layout(channels_last(len(planar.x.dims))))
+        times = []
+        for convolution in (planar, last):
+            works = [work_of(node, each.operations).at(self.sizes) for each in direct(convolution, self.target.nr)]
+            times.append(min(roofline(work, self.target).us for work in works))
+        return max(0.0, times[1] - times[0])
+
+
+def channels_last_nodes(graph: Graph, costs: Costs) -> Collection[Vertex]:
+    """The ids of the nodes that are tied channels-last where all moves together take the least time."""
+    problem, wishes = TwoLayouts(), {node: wish(node) for node in graph.nodes}
+
+    def nanoseconds(us: float) -> int:
+        return round(us * 1e3)
+
+    def side(port: Port, node: Node, value: Value) -> Vertex:
+        if port is TIED:
+            return id(node)
+        return Fixed.CHANNELS_LAST if port is not None and port == of_value(value) else Fixed.ROW_MAJOR
+
+    def operand(node: Node, index: int, value: Value) -> Vertex | None:
+        """Which layout the node wants it in; None where either will do."""
+        port = wishes[node].inputs[index]
+        if port is not KEEP:
+            return side(port, node, value)
+        if index in {at for at, _, _ in wishes[node].operands}:
+            return id(node), index
+        is_read = not is_product(Region.of(node)) or reads_strided(node, value, of_value(value))
+        return None if is_read else Fixed.ROW_MAJOR
+
+    readers: dict[int, list[Vertex]] = {id(value): [Fixed.ROW_MAJOR] for value in graph.outputs}
+    for node in graph.nodes:
+        for index, value in enumerate(node.inputs):
+            if value is not None and value.shape is not None and not value.is_constant:
+                wanted = operand(node, index, value)
+                readers.setdefault(id(value), []).extend([] if wanted is None else [wanted])
+    made: list[tuple[Value, Vertex]] = [(value, Fixed.ROW_MAJOR) for value in graph.inputs]
+    for node in graph.nodes:
+        stated = wishes[node]
+        made += [(v, side(stated.outputs, node, v)) for v in node.outputs if v is not None and v.shape is not None]
+        if stated.row_major is not None:
+            problem.prefer(id(node), nanoseconds(costs.slower(node, stated.row_major, 0)), 0)
+        for index, is_last, why in stated.operands:
+            cost = nanoseconds(costs.slower(node, why, index))
+            problem.prefer((id(node), index), 0 if is_last else cost, cost if is_last else 0)
+    for value, producer in made:
+        layout = of_value(value) if value.shape is not None else None
+        if layout is not None and not same_memory(value.type, value.type.with_layout(layout)):
+            problem.tensor(producer, readers.get(id(value), ()), nanoseconds(costs.move(value.type)))
+    return problem.solve()
+
+
+class _Assignment:
+    """One walk over a graph that gives every value its layout."""
+
+    def __init__(self, graph: Graph, ctx: PassContext, costs: Costs, channels_last: Collection[Vertex]) -> None:
+        self.graph = graph
+        self.ctx = ctx
+        self.costs = costs
+        self.channels_last = channels_last
+        self.moved: dict[tuple[int, Layout], Value] = {}
+        self.new_nodes: list[Node] = []
+
+    def run(self) -> None:
+        for node in list(self.graph.nodes):
+            weight = flattened_weight(node)
+            if weight is not None:
+                self._flatten(node, weight)
+            self._node(node, wish(node).settled(node, id(node) in self.channels_last))
+        for output in dict.fromkeys(self.graph.outputs):
             if output.type.layout is not None:
-                self._make_row_major(graph, output)
+                self._make_row_major(output)
 
-    @staticmethod
-    def _make_row_major(graph: Graph, output: Value) -> None:
+    def _node(self, node: Node, wanted: Wish) -> None:
+        inputs: list[Value | None] = []
+        for value, port in zip(node.inputs, wanted.inputs, strict=True):
+            inputs.append(value if value is None or isinstance(port, Choice) else self._in_layout(value, port))
+        if any(new is not old for new, old in zip(inputs, node.inputs, strict=True)):
+            self.graph.set_inputs(node, inputs)
+        layout = None if isinstance(wanted.outputs, Choice) else wanted.outputs
+        for output in node.outputs:
+            if output is not None and output.shape is not None:
+                fits = layout is not None and len(layout) == len(output.shape)
+                output.type = output.type.with_layout(layout if fits else None)
+        if self.new_nodes:
+            self.graph.insert_before(node, self.new_nodes)
+            self.new_nodes.clear()
+
+    def _in_layout(self, value: Value, layout: Layout) -> Value:
+        wanted = value.type.with_layout(layout)
+        if wanted.layout == value.type.layout:
+            return value
+        key = (id(value), wanted.layout)
+        if key not in self.moved:
+            if value.is_constant:
+                copy = Value(self.graph.fresh(value.name), wanted, value.data)
+            else:
+                copy = Value(self.graph.fresh(value.name), wanted)
+                name = f"{value.name} to {layout or 'row-major'}"
+                self.new_nodes.append(Node("Identity", [value], [copy], name=name))
+                self._record(value, wanted)
+            self.moved[key] = copy
+        return self.moved[key]
+
+    def _record(self, value: Value, wanted: TensorType) -> None:
+        if not same_memory(value.type, wanted):
+            nbytes = int(work_of(Node("Identity", [value], [value])).at(self.costs.sizes).traffic)
+            reason = f"stored {value.type.order}, wanted {wanted.order}"
+            self.ctx.decide(value.name, "move", reason, bytes=nbytes, us=self.costs.move(value.type))
+
+    def _flatten(self, node: Node, weight: Value) -> None:
+        """Let ``node`` flatten an image as it lies, channels innermost, and give the product's ``weight`` that
+        order."""
+        x, user = node.inputs[0], node.output.users[0]
+        assert x is not None and weight.data is not None
+        last = of_value(x)
+        if last is None or x.type.layout != last or same_memory(x.type, x.type.with_layout(None)):
+            return
+        anchor = Region.of(user).anchor
+        assert anchor is not None
+        data, axis = weight.data, 1 if anchor.attrs.get("transB", 0) else 0
+        order = np.arange(data.shape[axis]).reshape([int(size) for size in x.type.dims[1:]])
+        permuted = self.graph.constant(weight.name, np.take(data, np.moveaxis(order, 0, -1).reshape(-1), axis))
+        self.graph.set_inputs(user, [permuted if value is weight else value for value in user.inputs])
+        shape = tuple(x.type.dims[at] for at in last)
+        view = Value(self.graph.fresh(x.name), TensorType(x.dtype, shape))
+        self.graph.insert_before(node, [Node("Transpose", [x], [view], {"perm": list(last)}, f"{x.name} as it lies")])
+        self.graph.set_inputs(node, [view, *node.inputs[1:]])
+        self.ctx.decide(user, "permute", f"its weights take the order in which %{x.name} lies")
+
+    def _make_row_major(self, output: Value) -> None:
         """Keep the output's name on a row-major copy."""
         name = output.name
         plain = Value(name, output.type.with_layout(None))
-        output.name = graph.fresh(f"{name}.channels_last")
-        graph.append(Node("Identity", [output], [plain], name=f"{name} as output"))
-        graph.outputs = [plain if value is output else value for value in graph.outputs]
+        self._record(output, plain.type)
+        output.name = self.graph.fresh(f"{name}.channels_last")
+        self.graph.append(Node("Identity", [output], [plain], name=f"{name} as output"))
+        self.graph.outputs = [plain if value is output else value for value in self.graph.outputs]

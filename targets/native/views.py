@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from mcpc.ir import Dim, Node, dim
-from mcpc.ops import InferContext
+from collections.abc import Sequence
 
-from .layout import same_memory
+from mcpc.ir import Dim, Node, TensorType, dim
+from mcpc.ops import InferContext
+from mcpc.ops.context import same
+
 from .slices import slice_bounds
 
 #: Operators whose output is the input's memory under another shape.
@@ -13,6 +15,47 @@ RESHAPES = ("Reshape", "Squeeze", "Unsqueeze", "Flatten", "Dropout", "Identity",
 
 #: All operators that may take no step.
 VIEWS = (*RESHAPES, "Transpose", "Slice")
+
+
+def same_memory(a: TensorType, b: TensorType) -> bool:
+    """Whether two types of equal shape lie in memory alike: their strides differ on dimensions of size 1 at most."""
+    return all(size == 1 or x == y for size, x, y in zip(a.dims, a.strides, b.strides, strict=True))
+
+
+def reshaped_layout(type: TensorType, dims: Sequence[Dim]) -> tuple[int, ...] | None:
+    """The order in which the elements of ``type`` lie when they are seen with the sizes ``dims``, as a Reshape does;
+    None where no order of these dimensions describes it."""
+    groups: list[tuple[list[int], list[int]]] = []
+    before, behind = 0, 0
+    while before < len(type.dims) and behind < len(dims):
+        first, ours, theirs = (before, behind), type.dims[before], dims[behind]
+        before, behind = before + 1, behind + 1
+        while not same(ours, theirs):  # the fewest dimensions on both sides that are as many items
+            if before < len(type.dims) and (behind == len(dims) or _is_less(ours, theirs)):
+                ours, before = dim(ours * type.dims[before]), before + 1
+            elif behind < len(dims):
+                theirs, behind = dim(theirs * dims[behind]), behind + 1
+            else:
+                return None
+        groups.append((list(range(first[0], before)), list(range(first[1], behind))))
+    if any(size != 1 for size in (*type.dims[before:], *dims[behind:])):
+        return None
+    groups.append((list(range(before, len(type.dims))), list(range(behind, len(dims)))))
+    position = {axis: place for place, axis in enumerate(axis for axis in type.order if type.dims[axis] != 1)}
+    places: list[tuple[int, list[int]]] = []
+    for ours, theirs in groups:
+        where = [position[axis] for axis in ours if axis in position]
+        if where != list(range(where[0], where[0] + len(where)) if where else []):
+            return None
+        places.append((where[0] if where else -1, theirs))
+    return tuple(axis for _, axes in sorted(places, key=lambda place: place[0]) for axis in axes)
+
+
+def _is_less(a: Dim, b: Dim) -> bool:
+    """Whether ``a`` is known to be less than ``b``."""
+    if isinstance(a, int) and isinstance(b, int):
+        return a < b
+    return not isinstance(b, int) and (isinstance(a, int) or b.count_ops() > a.count_ops())
 
 
 def view_offset(node: Node, context: InferContext) -> Dim | None:
@@ -27,7 +70,8 @@ def view_offset(node: Node, context: InferContext) -> Dim | None:
         return 0 if same_memory(data.type, out.type) else None
     if node.is_op(*RESHAPES):
         row_major = same_memory(data.type, data.type.with_layout(None))
-        return 0 if row_major and same_memory(out.type, out.type.with_layout(None)) else None
+        order = tuple(range(len(out.type.dims))) if row_major else reshaped_layout(data.type, out.type.dims)
+        return 0 if order is not None and same_memory(out.type, out.type.with_layout(order)) else None
     if node.is_op("Transpose"):
         perm = node.attrs.get("perm") or list(reversed(range(len(data.type.dims))))
         strides = data.type.strides

@@ -14,8 +14,8 @@ from mcpc.ops.shape import permutation
 
 from ..iteration import broadcast_strides
 from ..kernel import KernelBuilder, Step, unsupported
-from ..layout import same_memory
 from ..region import Region
+from ..views import same_memory
 from .registry import emits
 from .sizes import element, pad_texts, slice_ranges
 
