@@ -83,6 +83,16 @@ def test_products_with_constants_are_packed(stored: bool, kind: KernelClass) -> 
     assert work.at(sizes).operations == {kind: 64 * sizes[n]}
 
 
+def test_a_sigmoid_costs_less_where_it_only_multiplies_its_operand() -> None:
+    graph = Graph("g")
+    x, y = graph.add_input("x", tensor(8)), graph.add_input("y", tensor(8))
+    own, other = (graph.emit("Sigmoid", [x], [tensor(8)])[0] for _ in range(2))
+    graph.outputs = [graph.emit("Mul", [gate, factor], [tensor(8)])[0] for gate, factor in ((own, x), (other, y))]
+    infer_graph(graph)
+    cheap, whole = (work_of(graph.nodes[index]).operations[KernelClass.ELEMENTWISE] for index in range(2))
+    assert cheap < whole
+
+
 def test_a_selection_reads_what_it_gives() -> None:
     graph = Graph("g")
     table = graph.constant("table", np.zeros((10000, 16), np.float32))

@@ -88,7 +88,7 @@ def declare(
         return [TensorType(dtype, sizes)]
 
     def cost(node: Node) -> Cost:
-        work = e.flops(definition.expression(node))
+        work = SELF_GATE_FLOPS if is_self_gate(node) else e.flops(definition.expression(node))
         return Cost(dim(node.output.type.elements * work), traffic(node))
 
     definition = form(
@@ -103,6 +103,18 @@ def declare(
         is_typed=is_typed,
     )
     register(definition)
+
+
+#: A Sigmoid, where x sigmoid(x) as a whole is one function (SiLU) of half the work.
+SELF_GATE_FLOPS = 6
+
+
+def is_self_gate(node: Node) -> bool:
+    """Whether ``node`` is a float32 Sigmoid that only multiplies what it is taken of."""
+    if not node.is_op("Sigmoid") or node.output.dtype is not DType.float32:
+        return False
+    users = node.output.users
+    return bool(users) and all(user.is_op("Mul") and node.inputs[0] in user.inputs for user in users)
 
 
 def all_broadcast(node: Node, context: InferContext) -> tuple[Dim, ...] | None:
@@ -307,7 +319,7 @@ def _declare_all() -> None:
     declare("HardSwish", lambda x: x * hard_sigmoid(x, 1 / 6, 0.5), FLOATS, since=14)
     declare("Mish", lambda x: x * apply("tanh", softplus(x)), FLOATS, since=18)
     declare("Gelu", gelu, FLOATS, since=20)
-    declare("Swish", lambda x, alpha=1.0: x * apply("sigmoid", alpha * x), FLOATS, since=24)
+    declare("Swish", lambda x, alpha=1.0: x * apply("sigmoid", x if alpha == 1 else alpha * x), FLOATS, since=24)
     declare("Shrink", shrink, NUMBERS - {DType.bfloat16}, since=9, is_typed=True)
 
     # Comparisons, logic, bits, selection, conversion
