@@ -26,7 +26,7 @@ def gelu_in_one(node: Node, graph: Graph) -> Patch | None:
 
 def _factors(node: Node, graph: Graph) -> tuple[float, list[Value]]:
     """The product of the constant scalars, and the other operands, of multiplications that nothing else reads."""
-    scale, others = 1.0, []
+    scale, others = 1.0, list[Value]()
     for value in node.inputs:
         number, inner = constant_scalar(value), made_by(value, "Mul")
         if number is not None:
