@@ -23,7 +23,10 @@ class Function:
 
 
 _erf = np.vectorize(math.erf, otypes=[float])
-_erfc = np.vectorize(math.erfc, otypes=[float])
+
+
+def _gelu(x: Array) -> Array:
+    return x * (1 + _erf(x * math.sqrt(0.5))) / 2
 
 
 def _saturated(x: Array, low: float, high: float) -> Array:
@@ -68,7 +71,7 @@ FUNCTIONS = {
     "acosh": Function(34, lambda a, b: np.arccosh(a), 0.51),
     "atanh": Function(35, lambda a, b: np.arctanh(a), 0.51),
     "fmod": Function(36, lambda a, b: np.fmod(a, b)),
-    "gelu": Function(37, lambda a, b: a * _erfc(-a * math.sqrt(0.5)) / 2, 3.5, 0.25),
+    "gelu": Function(37, lambda a, b: _gelu(a), 3.5, 0.25),
     "silu": Function(38, lambda a, b: a / (1 + np.exp(-a)), 2.9, 2.0**-100),
 }
 
@@ -94,7 +97,7 @@ DOUBLES = {
     "log1p": Function(17, lambda a, b: np.log1p(a), 2.0),
     "pow": Function(18, lambda a, b: np.power(a, b), 2.0),
     "fmod": Function(19, lambda a, b: np.fmod(a, b)),
-    "gelu": Function(20, lambda a, b: a * (1 + _erf(a * math.sqrt(0.5))) / 2, 8.0, 0.25),
+    "gelu": Function(20, lambda a, b: _gelu(a), 12.0, 4.0),
 }
 
 SPECIAL = np.array(

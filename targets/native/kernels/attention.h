@@ -80,11 +80,15 @@ MCP26_INLINE int64_t attention_units(int64_t batch, int64_t heads, int64_t rows)
     return batch * heads * mcp26_ceil_div(rows, ATTENTION_ROWS);
 }
 
-/* e^x for x <= 0; 0 where it is less than 2^-124. */
+/* e^x for x <= 0; 0 where it is less than 2^-126.5. */
 MCP26_INLINE v8f attention_power(v8f x) {
-    v8i is_small = x < -86.0f;
-    vmath_reduced t = vmath_reduce(v8f_select(is_small, -86.0f, x));
-    return v8f_select(is_small, 0.0f, (vmath_expm1(t.r) + 1.0f) * vmath_power_of_two(t.n));
+    x = v8f_select(x < -88.0f, -88.0f, x); /* a NaN passes */
+    /* As vmath_reduce, with the exponent of 2^n in the low bits: for n = -127 those make a zero. */
+    v8f shifted = v8f_fma(x, 1.44269504f, 12582912.0f + 127.0f);
+    v8f n = shifted - (12582912.0f + 127.0f);
+    v8f r = v8f_fma(n, 0x1.05c61p-29f, v8f_fma(n, -0x1.62e43p-1f, x));
+    v8f scale = (v8f)((v8i)shifted << 23);
+    return v8f_fma(vmath_expm1(r), scale, scale);
 }
 
 /* The larger number, b where one is NaN: a NaN reaches the result through the sum of the powers. */
