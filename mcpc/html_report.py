@@ -7,6 +7,7 @@ from html import escape
 from itertools import groupby
 from typing import Any
 
+from mcpc.decision_table import Cells, Total
 from mcpc.units import duration, size
 
 Document = dict[str, Any]
@@ -25,7 +26,7 @@ def render(document: Document) -> str:
         _memory_plan(document),
         "<h2>Steps</h2><p>In the order they run. Bars: predicted time and least memory traffic.</p>",
         _steps(document["steps"]),
-        "<h2>Decisions</h2>",
+        "<h2>Decisions</h2><p>Of a boundary between two operators: the predicted times of two kernels and of one.</p>",
         _decisions(document["decisions"]),
         "<h2>Passes</h2>",
         _table(
@@ -149,18 +150,24 @@ def _decisions(decisions: Sequence[Document]) -> str:
         sorted(decisions, key=lambda each: (each["pass"], each["action"])),
         key=lambda each: (each["pass"], each["action"]),
     ):
-        rows = [
-            (
-                each["subject"],
-                each["reason"],
-                ", ".join(f"{name} {value:.4g}" for name, value in each["numbers"].items()),
+        members = list(group)
+        total = Total.of(members)
+        title = f"{escape(pass_name)}: {escape(action)} ({len(members)})"
+        every = [Cells.of(each["numbers"]) for each in members]
+        if not total.count:
+            rows = [(each["subject"], each["reason"], cells.others) for each, cells in zip(members, every, strict=True)]
+            parts.append(
+                f"<details><summary>{title}</summary>{_table(('subject', 'reason', 'numbers'), rows)}</details>"
             )
-            for each in group
+            continue
+        split, fused = duration(total.split), duration(total.fused)
+        timed: list[Sequence[object]] = [
+            (each["subject"], cells.split, cells.fused, each["reason"], cells.others)
+            for each, cells in zip(members, every, strict=True)
         ]
-        parts.append(
-            f"<details><summary>{escape(pass_name)}: {escape(action)} ({len(rows)})</summary>"
-            f"{_table(('subject', 'reason', 'numbers'), rows)}</details>"
-        )
+        timed.append(("total", split, fused, f"{total.count} boundaries", ""))
+        table = _table(("subject", "split", "fused", "reason", "numbers"), timed, numeric=(1, 2))
+        parts.append(f"<details><summary>{title}, split {split}, fused {fused}</summary>{table}</details>")
     return "".join(parts) or "<p>None recorded.</p>"
 
 

@@ -127,14 +127,16 @@ def product(sizes: Iterable[Dim]) -> Dim:
 @dataclass(frozen=True)
 class TensorType:
     """``shape`` is None where even the rank is unknown. ``layout`` is the order of the dimensions in memory,
-    outermost first, None for row-major: an NCHW tensor stored as NHWC has layout (0, 2, 3, 1). ``quant`` and
-    ``sparsity`` annotate how the stored numbers relate to the values."""
+    outermost first, None for row-major: an NCHW tensor stored as NHWC has layout (0, 2, 3, 1). ``pitch``: the tensor
+    is a part of a larger one whose innermost dimension in memory has so many elements; None: it lies by itself.
+    ``quant`` and ``sparsity`` annotate how the stored numbers relate to the values."""
 
     dtype: DType
     shape: tuple[Dim, ...] | None
     layout: tuple[int, ...] | None = None
     quant: Quant | None = None
     sparsity: str | None = None
+    pitch: Dim | None = None
 
     def __post_init__(self) -> None:
         if self.layout is not None and self.layout == tuple(range(len(self.layout))):
@@ -174,13 +176,15 @@ class TensorType:
         """Elements to step per dimension, in the order of ``shape``."""
         result: list[Dim] = [0] * len(self.dims)
         step: Dim = 1
+        row = self.pitch
         for axis in reversed(self.order):
             result[axis] = step
-            step = dim(step * self.dims[axis])
+            step, row = dim(step * (self.dims[axis] if row is None else row)), None
         return tuple(result)
 
     def with_layout(self, layout: tuple[int, ...] | None) -> TensorType:
-        return replace(self, layout=layout)
+        """The type of a tensor in this order that lies by itself."""
+        return replace(self, layout=layout, pitch=None)
 
     def __str__(self) -> str:
         from mcpc.ir_text import format_type  # the text form lives beside its parser

@@ -243,7 +243,7 @@ class _Parser:
     # ---- types
 
     def type(self) -> TensorType:
-        """``float32[N, 3]``, then a layout, ``quant(…)`` and ``sparse(…)`` where given."""
+        """``float32[N, 3]``, then a layout, ``pitch(…)``, ``quant(…)`` and ``sparse(…)`` where given."""
         tokens = self._tokens
         name = tokens.take("name")
         if name not in DType.__members__:
@@ -254,16 +254,20 @@ class _Parser:
             shape = tuple(self._list_until("]", lambda: parse_dim(tokens)))
         else:
             tokens.take("]")
-        layout, quant, sparsity = None, None, None
+        layout, quant, sparsity, pitch = None, None, None, None
         if tokens.accept("@"):
             layout = self._layout(shape)
+        if tokens.accept_word("pitch"):
+            tokens.take("(")
+            pitch = parse_dim(tokens)
+            tokens.take(")")
         if tokens.accept_word("quant"):
             quant = self._quant()
         if tokens.accept_word("sparse"):
             tokens.take("(")
             sparsity = tokens.take("string")
             tokens.take(")")
-        return TensorType(DType[name], shape, layout, quant, sparsity)
+        return TensorType(DType[name], shape, layout, quant, sparsity, pitch)
 
     def _layout(self, shape: tuple[Any, ...] | None) -> tuple[int, ...]:
         tokens = self._tokens

@@ -14,9 +14,10 @@
     }
 
 ``dim`` bounds a symbol, ``assume`` states sizes that a node needs to be equal. ``_`` is an operand that is left out,
-``float32[*]`` a tensor of unknown rank, ``@0231`` a layout, ``0.1f`` the float32 nearest to 0.1 where an attribute's
-64-bit number would print long. Constants print inline while they are small, as ``splat(0.5)`` where all elements are
-the same, else as a digest of their bytes. The same graph gives the same text.
+``float32[*]`` a tensor of unknown rank, ``@0231`` a layout, ``pitch(96)`` the size of the innermost dimension of what
+the tensor is a part of, ``0.1f`` the float32 nearest to 0.1 where an attribute's 64-bit number would print long.
+Constants print inline while they are small, as ``splat(0.5)`` where all elements are the same, else as a digest of
+their bytes. The same graph gives the same text.
 """
 
 from __future__ import annotations
@@ -58,6 +59,8 @@ def format_type(type: TensorType) -> str:
     if type.layout is not None:
         single_digits = len(type.layout) <= 10
         text += "@" + ("".join(map(str, type.layout)) if single_digits else f"({', '.join(map(str, type.layout))})")
+    if type.pitch is not None:
+        text += f" pitch({format_dim(type.pitch)})"
     if type.quant is not None:
         text += " " + _format_quant(type.quant)
     if type.sparsity is not None:

@@ -10,6 +10,7 @@ import click
 
 from mcpc.cli import console
 from mcpc.cli.options import NEW_FILE, artifact_argument, json_option
+from mcpc.decision_table import Cells, Total
 from mcpc.files import replacing
 from mcpc.units import duration, size
 
@@ -100,17 +101,20 @@ def _steps(document: Document) -> str:
 
 
 def _fusion(document: Document) -> str:
-    rows = [
-        (
-            each["pass"],
-            each["action"],
-            each["subject"],
-            each["reason"],
-            ", ".join(f"{name} {value:.4g}" for name, value in each["numbers"].items()),
+    """Every decision, and behind them the sums over the boundaries that were taken and refused."""
+    rows: list[tuple[str, ...]] = []
+    for each in document["decisions"]:
+        cells = Cells.of(each["numbers"])
+        rows.append(
+            (each["pass"], each["action"], each["subject"], cells.split, cells.fused, each["reason"], cells.others)
         )
-        for each in document["decisions"]
-    ]
-    return console.table(("pass", "action", "subject", "reason", "numbers"), rows)
+    for action in dict.fromkeys(each["action"] for each in document["decisions"]):
+        total = Total.of(each for each in document["decisions"] if each["action"] == action)
+        if total.count:
+            split, fused = duration(total.split), duration(total.fused)
+            rows.append(("total", action, f"{total.count} boundaries", split, fused, "", ""))
+    headers = ("pass", "action", "subject", "split", "fused", "reason", "numbers")
+    return console.table(headers, rows, right=(3, 4))
 
 
 def _memory(document: Document) -> str:

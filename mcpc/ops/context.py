@@ -125,7 +125,7 @@ def fail(node: Node, message: str, code: str = "E104", hint: str = "") -> NoRetu
 
 
 def show(type: TensorType) -> str:
-    return str(replace(type, layout=None, quant=None, sparsity=None))
+    return str(replace(type, layout=None, pitch=None, quant=None, sparsity=None))
 
 
 def shown(shape: Iterable[Dim]) -> str:

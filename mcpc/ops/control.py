@@ -62,7 +62,7 @@ def _infer_body(
 
 
 def _plain(type: TensorType) -> TensorType:
-    return replace(type, layout=None, quant=None, sparsity=None)
+    return replace(type, layout=None, pitch=None, quant=None, sparsity=None)
 
 
 def _expect_one(node: Node, index: int, dtype: DType) -> None:

@@ -67,10 +67,10 @@ def infer_node(node: Node, context: InferContext) -> None:
 
 
 def _annotated(output: Value, type: TensorType) -> TensorType:
-    layout = output.type.layout
-    if layout is not None and type.shape is not None and len(layout) != len(type.shape):
-        layout = None
-    return replace(type, layout=layout, quant=output.type.quant, sparsity=output.type.sparsity)
+    old = output.type
+    stays = type.shape is not None and old.shape is not None and len(type.shape) == len(old.shape)
+    layout, pitch = (old.layout, old.pitch) if stays else (None, None)
+    return replace(type, layout=layout, pitch=pitch, quant=old.quant, sparsity=old.sparsity)
 
 
 # ---- mcpc::Fused
@@ -88,7 +88,7 @@ def infer_fused(node: Node, context: InferContext) -> list[TensorType]:
     problems = Problems()
     infer_nodes(body, problems, context)
     problems.raise_if_any()
-    return [replace(value.type, layout=None, quant=None, sparsity=None) for value in body.outputs]
+    return [replace(value.type, layout=None, pitch=None, quant=None, sparsity=None) for value in body.outputs]
 
 
 def cost_fused(node: Node) -> Cost:

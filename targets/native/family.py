@@ -32,6 +32,7 @@ from .image import flatten
 from .kernel import Operand, State, Step, Symbols, Workspace
 from .layout import AssignLayouts
 from .lower import Lower
+from .parts import PlaceParts
 from .phases import Phases
 from .quantized import LowerQuantized
 from .schedule import schedule
@@ -56,7 +57,16 @@ class NativeFamily:
     """See :class:`mcpc.codegen.Family`."""
 
     def passes(self, target: Target) -> Sequence[Pass]:
-        return (Widen(), LowerQuantized(), Lower(), AbsorbWeights(), AssignLayouts(), ComputeHalves(), FuseSeparable())
+        return (
+            Widen(),
+            LowerQuantized(),
+            Lower(),
+            AbsorbWeights(),
+            AssignLayouts(),
+            ComputeHalves(),
+            FuseSeparable(),
+            PlaceParts(),
+        )
 
     def declined(self, graph: Graph) -> list[ModelError]:
         """See :class:`mcpc.codegen.Family`."""

@@ -7,38 +7,38 @@ different layouts is the one place where data move, so the graph still exports a
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 import sympy
 
-from mcpc.cost_model import compute_us, roofline, typical_sizes, work_of
+from mcpc.cost_model import Work, roofline, typical_sizes, work_of
 from mcpc.ir import Graph, Node, TensorType, Value
-from mcpc.kernel_class import KernelClass
 from mcpc.pipeline import Pass, PassContext
 from mcpc.rewrite import control_flow_graphs
 from mcpc.target import Target
 
-from .choice import direct
-from .convolution import PackedConvolution
 from .region import Region
-from .strided import Layout, channels_last, reads_strided
+from .strided import Layout, reads_strided
 from .two_layouts import Fixed, TwoLayouts, Vertex
 from .views import same_memory
 from .wishes import KEEP, TIED, Choice, Port, Slower, Wish, flattened_weight, is_product, of_value, wish
 
+#: What starting a step is worth in bytes, and going element by element in moves of the operand.
+LAUNCH, SCALAR = 4096, 4
+
 
 @dataclass(frozen=True)
 class AssignLayouts(Pass):
-    """Every node states the layouts it wants (:mod:`.wishes`); those that leave a choice take what makes the predicted
-    time of all moves least (:mod:`.two_layouts`). Identity nodes are put where a value has another layout than a reader
+    """Every node states the layouts it wants (:mod:`.wishes`); those that leave a choice take what makes the cost of
+    all moves least (:mod:`.two_layouts`). Identity nodes are put where a value has another layout than a reader
     wants. Inputs and outputs of the model and of control-flow bodies stay row-major."""
 
     name: ClassVar[str] = "assign-layouts"
 
     def __call__(self, graph: Graph, ctx: PassContext) -> Graph:
-        costs = Costs(ctx.target if isinstance(ctx.target, Target) else None, typical_sizes(graph))
+        costs = Costs(typical_sizes(graph))
         for inner in control_flow_graphs(graph):
             _Assignment(inner, ctx, costs, channels_last_nodes(inner, costs)).run()
         return graph
@@ -46,49 +46,31 @@ class AssignLayouts(Pass):
 
 @dataclass(frozen=True)
 class Costs:
-    """Predicted times in microseconds, at usual values of symbolic ``sizes``; without a target a byte is a
-    nanosecond, and no layout makes an operator slower."""
+    """What moves cost, in bytes of a machine of one bandwidth, at usual values of symbolic ``sizes``: so that every
+    target chooses alike, and sums keep their order from one to the other."""
 
-    target: Target | None
     sizes: Mapping[sympy.Symbol, int]
 
-    def move(self, type: TensorType) -> float:
+    def move(self, type: TensorType) -> int:
         """Of moving a tensor between row-major and channels-last."""
-        work = work_of(Node("Identity", [Value("", type)], [Value("", type)])).at(self.sizes)
-        return int(work.traffic) / 1e3 if self.target is None else roofline(work, self.target).us
+        return int(copied(type).at(self.sizes).traffic) + LAUNCH
 
-    def slower(self, node: Node, why: Slower, index: int) -> float:
+    def slower(self, node: Node, why: Slower, index: int) -> int:
         """What ``node`` takes longer in the layout that ``why`` is said of, for its operand ``index`` or with it."""
         value = node.inputs[index]
         assert value is not None
-        if why is Slower.MOVE:
-            return self.move(value.type)
-        if self.target is None:
-            return 0.0
-        core = self.target.big_core
-        if why is Slower.SCALAR:
-            count = int(work_of(Node("Identity", [node.output], [node.output])).at(self.sizes).written)
-            elements = count // node.output.dtype.itemsize
-            kinds = (KernelClass.SCALAR, KernelClass.MOVE)
-            scalar, vector = (compute_us({kind: elements}, core) for kind in kinds)
-            return max(0.0, scalar - vector)
-        planar = PackedConvolution.of(Region.of(node))
-        if planar is None:
-            return 0.0
-        last = replace(planar, x=planar.x.with_layout(channels_last(len(planar.x.dims))))
-        times = []
-        for convolution in (planar, last):
-            works = [work_of(node, each.operations).at(self.sizes) for each in direct(convolution, self.target.nr)]
-            times.append(min(roofline(work, self.target).us for work in works))
-        return max(0.0, times[1] - times[0])
+        return self.move(value.type) if why is Slower.MOVE else self.move(value.type) * SCALAR
+
+
+def copied(type: TensorType) -> Work:
+    """The work of a strided copy."""
+    value = Value("", type)
+    return work_of(Node("Identity", [value], [value]))
 
 
 def channels_last_nodes(graph: Graph, costs: Costs) -> Collection[Vertex]:
     """The ids of the nodes that are tied channels-last where all moves together take the least time."""
     problem, wishes = TwoLayouts(), {node: wish(node) for node in graph.nodes}
-
-    def nanoseconds(us: float) -> int:
-        return round(us * 1e3)
 
     def side(port: Port, node: Node, value: Value) -> Vertex:
         if port is TIED:
@@ -116,14 +98,14 @@ def channels_last_nodes(graph: Graph, costs: Costs) -> Collection[Vertex]:
         stated = wishes[node]
         made += [(v, side(stated.outputs, node, v)) for v in node.outputs if v is not None and v.shape is not None]
         if stated.row_major is not None:
-            problem.prefer(id(node), nanoseconds(costs.slower(node, stated.row_major, 0)), 0)
+            problem.prefer(id(node), costs.slower(node, stated.row_major, 0), 0)
         for index, is_last, why in stated.operands:
-            cost = nanoseconds(costs.slower(node, why, index))
+            cost = costs.slower(node, why, index)
             problem.prefer((id(node), index), 0 if is_last else cost, cost if is_last else 0)
     for value, producer in made:
         layout = of_value(value) if value.shape is not None else None
         if layout is not None and not same_memory(value.type, value.type.with_layout(layout)):
-            problem.tensor(producer, readers.get(id(value), ()), nanoseconds(costs.move(value.type)))
+            problem.tensor(producer, readers.get(id(value), ()), costs.move(value.type))
     return problem.solve()
 
 
@@ -181,9 +163,11 @@ class _Assignment:
 
     def _record(self, value: Value, wanted: TensorType) -> None:
         if not same_memory(value.type, wanted):
-            nbytes = int(work_of(Node("Identity", [value], [value])).at(self.costs.sizes).traffic)
-            reason = f"stored {value.type.order}, wanted {wanted.order}"
-            self.ctx.decide(value.name, "move", reason, bytes=nbytes, us=self.costs.move(value.type))
+            work, target = copied(wanted).at(self.costs.sizes), self.ctx.target
+            numbers = {"bytes": float(int(work.traffic))}
+            if isinstance(target, Target):
+                numbers["us"] = roofline(work, target).us
+            self.ctx.decide(value.name, "move", f"stored {value.type.order}, wanted {wanted.order}", **numbers)
 
     def _flatten(self, node: Node, weight: Value) -> None:
         """Let ``node`` flatten an image as it lies, channels innermost, and give the product's ``weight`` that

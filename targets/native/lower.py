@@ -10,6 +10,7 @@ import numpy as np
 
 from mcpc import ops
 from mcpc.ir import Dim, DType, Graph, Node, TensorType, Value, is_static
+from mcpc.ops.move import split_sizes
 from mcpc.pipeline import Pass, PassContext
 from mcpc.rewrite import control_flow_graphs
 
@@ -47,6 +48,8 @@ def _node(graph: Graph, node: Node, ctx: PassContext) -> None:
 def _operator(graph: Graph, node: Node) -> None:
     for each in in_doubles(graph, node) or ():
         _operator(graph, each)
+    if node.is_op("Split") and graph.owns(node):
+        _split(graph, node)
     if not graph.owns(node) or obstacle(node, node.inputs) is None:
         return
     if node.is_op("Gemm"):
@@ -182,6 +185,29 @@ def _conv_bias(graph: Graph, node: Node) -> None:
     rank = len(result.type.dims)
     column = before("Unsqueeze", [bias, before.ints(*range(1, rank - 1))])
     before.replace(before("Add", [result, column]))
+
+
+def _split(graph: Graph, node: Node) -> None:
+    """Each part is a Slice, which may be a view; sizes that only data show stay with the Split."""
+    data = node.inputs[0]
+    sizes = split_sizes(node, ops.InferContext()) if _is_known(node.input(1)) else []
+    if data is None or data.shape is None or not sizes or not is_static(sizes):
+        return
+    before = Before(graph, node)
+    axis = int(node.attrs.get("axis", 0)) % len(data.shape)
+    starts = np.cumsum([0, *map(int, sizes)])
+    for output, start, end in zip(node.outputs, starts, starts[1:], strict=False):
+        if output is None:
+            continue
+        part = Value(graph.fresh(output.name), output.type)
+        bounds = [before.ints(int(number)) for number in (start, end, axis)]
+        graph.insert_before(node, [Node("Slice", [data, *bounds], [part], name=output.name)])
+        graph.replace_uses(output, part)
+    graph.remove(node)
+
+
+def _is_known(sizes: Value | None) -> bool:
+    return sizes is None or sizes.is_constant
 
 
 # ---- fused nodes

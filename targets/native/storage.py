@@ -116,7 +116,10 @@ class Storage:
         return copy
 
     def _new(self, value: Value, kind: Kind, index: int = -1) -> Place:
-        buffer = Buffer(value.name, (value.dtype.itemsize, *value.type.dims), kind, index, value)
+        sizes = list(value.type.dims)
+        if value.type.pitch is not None:  # a piece of rows that has none to lie in
+            sizes[value.type.order[-1]] = value.type.pitch
+        buffer = Buffer(value.name, (value.dtype.itemsize, *sizes), kind, index, value)
         self.buffers.append(buffer)
         self.places[id(value)] = place = Place(buffer)
         return place
@@ -150,7 +153,8 @@ class Storage:
                 place = self.place(value)
                 if place.root is not place or place.buffer is None or place.buffer.kind != "arena":
                     break
-                if any(place is other for other in roots) or not same(place.buffer.nbytes, value.type.nbytes):
+                is_own = place.buffer.value is value or same(place.buffer.nbytes, value.type.nbytes)
+                if any(place is other for other in roots) or not is_own:
                     break
                 roots.append(place)
             else:

@@ -41,6 +41,8 @@ def reshaped_layout(type: TensorType, dims: Sequence[Dim]) -> tuple[int, ...] | 
     if any(size != 1 for size in (*type.dims[before:], *dims[behind:])):
         return None
     groups.append((list(range(before, len(type.dims))), list(range(behind, len(dims)))))
+    if type.pitch is not None:
+        return None
     position = {axis: place for place, axis in enumerate(axis for axis in type.order if type.dims[axis] != 1)}
     places: list[tuple[int, list[int]]] = []
     for ours, theirs in groups:
@@ -89,40 +91,35 @@ def _slice_offset(node: Node, context: InferContext) -> Dim | None:
     data, out = node.inputs[0], node.output
     assert data is not None
     bounds = slice_bounds(node, context)
-    if bounds is None or data.type.layout != out.type.layout:
+    if bounds is None:
         return None
     offset: Dim = 0
-    # One contiguous run: outside the outermost dimension that is cut, every dimension of the result has size 1.
-    outer = True
-    for axis in data.type.order:
-        start, step = bounds[axis]
-        cut = out.type.dims[axis] != data.type.dims[axis]
-        if cut and not outer:
+    for axis, (start, step) in enumerate(bounds):
+        ours, theirs = data.type.strides[axis], out.type.strides[axis]
+        if out.type.dims[axis] != 1 and not same(dim(ours * step), theirs):
             return None
-        if step != 1 and out.type.dims[axis] != 1:
-            return None
-        offset = dim(offset + start * data.type.strides[axis])
-        outer = outer and out.type.dims[axis] == 1
+        offset = dim(offset + start * ours)
     return dim(offset * data.dtype.itemsize)
 
 
 def concat_offsets(node: Node) -> list[Dim] | None:
-    """Byte offsets of a Concat's inputs in its output where each is one run there; None where they interleave."""
-    out = node.output
-    axis = int(node.attrs["axis"]) % len(out.type.dims)
-    for outer in out.type.order:
-        if outer == axis:
-            break
-        if out.type.dims[outer] != 1:
-            return None
-    offsets: list[Dim] = []
-    position: Dim = 0
-    for value in node.inputs:
-        assert value is not None
-        if value.type.layout != out.type.layout and not same_memory(
-            value.type, value.type.with_layout(out.type.layout)
-        ):
-            return None
-        offsets.append(position)
-        position = dim(position + value.type.nbytes)
-    return offsets
+    """Byte offsets of a Concat's inputs in its output where each is one run there, or all are stored as pieces of its
+    rows; None where they interleave."""
+    out, values = node.output.type, [value for value in node.inputs if value is not None]
+    axis = int(node.attrs["axis"]) % len(out.dims)
+    is_run = all(out.dims[outer] == 1 for outer in out.order[: out.order.index(axis)])
+    sizes: list[Dim]
+    if axis == out.order[-1] and all(_is_piece(value.type, out, axis) for value in values):
+        sizes = [dim(value.type.dims[axis] * out.dtype.itemsize) for value in values]
+    elif is_run and all(same_memory(value.type, value.type.with_layout(out.layout)) for value in values):
+        sizes = [value.type.nbytes for value in values]
+    else:
+        return None
+    offsets: list[Dim] = [0]
+    for size in sizes[:-1]:
+        offsets.append(dim(offsets[-1] + size))
+    return offsets[: len(sizes)]
+
+
+def _is_piece(part: TensorType, whole: TensorType, axis: int) -> bool:
+    return part.layout == whole.layout and part.pitch is not None and same(part.pitch, whole.dims[axis])

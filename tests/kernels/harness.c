@@ -204,9 +204,11 @@ MCP26_INLINE void run_separable(const int64_t *n, void **p) {
                             p[10], begin, end))
 }
 
-/* n: batch, channels, in[3], out[3], kernel[3], stride[3], dilation[3], pad[3], end[3], chunk, kind, p. */
+/* n: batch, channels, in[3], out[3], kernel[3], stride[3], dilation[3], pad[3], end[3], chunk, kind, p, elements between
+ * pixels. */
 MCP26_INLINE void run_pool(const int64_t *n, void **p) {
-    pool_shape s = {.batch = n[0], .channels = n[1], .in = THREE(n + 2), .out = THREE(n + 5), .kernel = THREE(n + 8),
+    pool_shape s = {.batch = n[0], .channels = n[1], .x_pixel = n[1] + n[26], .y_pixel = n[1] + n[26],
+                    .in = THREE(n + 2), .out = THREE(n + 5), .kernel = THREE(n + 8),
                     .stride = THREE(n + 11), .dilation = THREE(n + 14), .pad = THREE(n + 17), .end = THREE(n + 20)};
     RUN_UNITS(pool_units(s), n[23], pool_f32((pool_kind)n[24], (float)n[25], s, p[0], p[1], begin, end))
 }
@@ -237,7 +239,7 @@ MCP26_INLINE void run_window(const int64_t *n, void **p) {
 }
 
 /* n: mode, coordinates, rounding, antialias, exclude_outside, chunk, lines, inner, rank, then in, out, is_resized of each
- * axis. Scales are out / in, a crop takes 0.1 ... 0.8 of an axis. */
+ * axis; of the nearest, elements between runs of x and of y. Scales are out / in, a crop takes 0.1 ... 0.8 of an axis. */
 MCP26_INLINE void run_resize(const int64_t *n, void **p) {
     resize_method m = {(resize_mode)n[0], (resize_coordinates)n[1], (resize_rounding)n[2], (int)n[3], (int)n[4], -0.75f};
     resize_axis axes[RESIZE_RANK];
@@ -247,7 +249,8 @@ MCP26_INLINE void run_resize(const int64_t *n, void **p) {
     }
     if (m.mode == RESIZE_NEAREST)
         RUN_UNITS(resize_units(n[6], axes[n[8] - 1].out), n[5],
-                  resize_nearest_32(m, n[8], axes, n[7], p[0], p[1], 0, begin, end))
+                  resize_nearest_32(m, n[8], axes, n[7], n[7] + n[9 + 3 * n[8]], n[7] + n[10 + 3 * n[8]], p[0], p[1], 0,
+                                    begin, end))
     else
         RUN_UNITS(resize_units(n[6], axes[n[8] - 1].out), n[5],
                   resize_f32(m, n[8], axes, n[7], p[0], p[1], 0.0f, begin, end))

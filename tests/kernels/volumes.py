@@ -133,4 +133,7 @@ def resizes(rng: np.random.Generator) -> Iterator[Case]:
     x = normal(rng, 3, 4, 5)
     want = x[[0, 0, 1, 1, 2, 2]][:, [0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3]]
     numbers = [NEAREST, 4, 2, 0, 0, 1, 6, 5, 2, 3, 6, 1, 4, 12, 1]
-    yield Case("resize nearest", "resize", numbers, [x, untouched(6, 12, 5)], {1: want}, is_static=True)
+    yield Case("resize nearest", "resize", [*numbers, 0, 0], [x, untouched(6, 12, 5)], {1: want}, is_static=True)
+    wide, among = np.pad(x, ((0, 0), (0, 0), (0, 2))), untouched(6, 12, 9)
+    among[..., :5] = want
+    yield Case("resize nearest pieces", "resize", [*numbers, 2, 4], [wide, untouched(6, 12, 9)], {1: among})

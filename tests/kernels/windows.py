@@ -242,6 +242,7 @@ POOLS = [
     Window(2, (5, 6), 37, 37, (2, 3), (1, 2), pads=(0, 1, 1, 0)),
     Window(1, (1, 20), 8, 8, (1, 4), (1, 4)),
     Window(1, (9, 9), 3, 3, (3, 3), dilation=(2, 2)),
+    Window(1, (6, 7), 43, 43, (3, 3), pads=(1, 1, 1, 1), gap=5),
 ]
 
 
@@ -256,21 +257,21 @@ def pools(rng: np.random.Generator) -> Iterator[Case]:
         x, want = v.input(rng), v.output()
         if kind == 0:
             x.reshape(-1)[7] = np.nan
-            want[...] = v.taps(x, -np.inf).max((3, 4))
+            want[..., : v.in_c] = v.taps(x, -np.inf).max((3, 4))[..., : v.in_c]
         elif kind == 3:
-            want[...] = (np.abs(v.taps(x, 0.0)) ** 3).sum((3, 4)) ** (1 / 3)
+            want[..., : v.in_c] = (np.abs(v.taps(x, 0.0)) ** 3).sum((3, 4))[..., : v.in_c] ** (1 / 3)
         else:
             inside = v.taps(np.ones_like(x), 0.0).sum((3, 4))
             count = inside if kind == 1 else math.prod(v.kernel)
-            want[...] = v.taps(x, 0.0).sum((3, 4)) / count
-        numbers = [*pool_numbers(v, v.out_hw, v.pads[2:]), 1, kind, 3]
+            want[..., : v.in_c] = (v.taps(x, 0.0).sum((3, 4)) / count)[..., : v.in_c]
+        numbers = [*pool_numbers(v, v.out_hw, v.pads[2:]), 1, kind, 3, v.gap]
         rtol = 2e-6 if kind else 0.0
         yield Case(f"pool {kind} {v}", "pool", numbers, [x, v.output()], {1: want}, rtol, is_static=kind == 0)
     # Ceil mode: what hangs over the padded image does not count, and the last window holds nothing but padding.
     x = normal(rng, 1, 5, 1, 4)
     means = np.stack([x[0, :2, 0].sum(0) / 3, x[0, 2:5, 0].mean(0), np.zeros(4, np.float32)])[None, :, None]
     over = Window(1, (5, 1), 4, 4, (3, 1), (3, 1), pads=(1, 0, 1, 0))
-    numbers = [*pool_numbers(over, (3, 1), (1, 0)), ALL, 2, 0]
+    numbers = [*pool_numbers(over, (3, 1), (1, 0)), ALL, 2, 0, 0]
     yield Case("pool ceil mode", "pool", numbers, [x, untouched(1, 3, 1, 4)], {1: means}, 1e-6)
     for batch, pixels, channels, kind in [(2, 49, 40, 1), (1, 5, 7, 0), (3, 1, 33, 1), (2, 6, 35, 3)]:
         x = normal(rng, batch, pixels, channels)

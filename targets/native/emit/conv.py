@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from mcpc.ir import Dim, Value
+from mcpc.ir import Dim, TensorType, Value
 from mcpc.ops.window import Window
 
 from ..choice import Candidate, Method
@@ -39,14 +39,19 @@ def conv_shape(b: KernelBuilder, x: Value, window: Window, groups: int) -> str:
     begins = [window.padding(axis, size)[0] for axis, size in enumerate(x_dims[2:])]
     pads = [*([0] if flat else []), *begins]
     fields: dict[str, Dim] = {
-        "batch": x_dims[0], "in_h": in_hw[0], "in_w": in_hw[1], "in_c": x_dims[1], "x_pixel": x_dims[1],
-        "out_h": out_hw[0], "out_w": out_hw[1], "out_c": y_dims[1], "y_pixel": y_dims[1],
+        "batch": x_dims[0], "in_h": in_hw[0], "in_w": in_hw[1], "in_c": x_dims[1], "x_pixel": pixel(b.outer(x).type),
+        "out_h": out_hw[0], "out_w": out_hw[1], "out_c": y_dims[1], "y_pixel": pixel(b.node.output.type),
         "kernel_h": kernel[0], "kernel_w": kernel[1], "stride_h": stride[0], "stride_w": stride[1],
         "dilation_h": dilation[0], "dilation_w": dilation[1], "pad_top": pads[0], "pad_left": pads[1],
         "groups": groups,
     }  # fmt: skip
     text = ", ".join(f".{name} = {b.size(value)}" for name, value in fields.items())
     return f"(conv_shape){{{text}}}"
+
+
+def pixel(type: TensorType) -> Dim:
+    """Elements from one pixel of a channels-last image to the next."""
+    return type.dims[1] if type.pitch is None else type.pitch
 
 
 Writer = Callable[[KernelBuilder, PackedConvolution, Candidate, Stored, str], None]
@@ -64,7 +69,8 @@ def _planar(b: KernelBuilder, form: PackedConvolution, choice: Candidate, taps: 
 
 def _pointwise(b: KernelBuilder, form: PackedConvolution, choice: Candidate, taps: Stored, epilogue: str) -> None:
     matrix = taps.map(lambda a: a.reshape(form.out_c, form.in_c).T)
-    gemm(b, form.pixels, form.out_c, form.in_c, b.input(b.anchor.inputs[0]), matrix, epilogue, "conv 1x1")
+    x = b.outer(b.anchor.inputs[0])
+    gemm(b, form.pixels, form.out_c, form.in_c, b.input(x), matrix, epilogue, "conv 1x1", pixel(x.type))
 
 
 def _rows(b: KernelBuilder, form: PackedConvolution, choice: Candidate, taps: Stored, epilogue: str) -> None:

@@ -61,8 +61,9 @@ def gemm(
     label: str,
     row_step: Dim | None = None,
 ) -> None:
-    """Rows of A are ``row_step`` elements apart (None: ``depth``)."""
+    """Rows of A are ``row_step`` elements apart (None: ``depth``), those of the result as its type says."""
     row_step = depth if row_step is None else row_step
+    to_step = columns if b.node.output.type.pitch is None else b.node.output.type.pitch
     b.label = label
     few = isinstance(rows, int) and rows <= FEW_ROWS
     b.operations = {KernelClass.GEMV if few else KernelClass.GEMM: dim(2 * rows * padded(columns, b.nr) * depth)}
@@ -79,7 +80,7 @@ def gemm(
         row_step,
         packed,
         b.output(),
-        columns,
+        to_step,
         epilogue,
         "args",
         "begin",

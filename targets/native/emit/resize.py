@@ -67,8 +67,10 @@ def resize(b: KernelBuilder) -> None:
         )
     else:
         type, name, value = "float", "resize_f32", float_literal(outside)
+    steps = [merged if each.pitch is None else each.pitch for each in (x.type, y.type)] if mode == "nearest" else []
+    sizes_of_runs = ", ".join(map(b.size, (merged, *steps)))
     b.line(
-        f"{name}((resize_method){{{method}}}, {len(axes)}, {table}, {b.size(merged)}, {b.input(x, type)}, "
+        f"{name}((resize_method){{{method}}}, {len(axes)}, {table}, {sizes_of_runs}, {b.input(x, type)}, "
         f"{b.output(type=type)}, {value}, begin, end);"
     )
     b.units = f"resize_units({b.size(product(sizes[:-1]))}, {b.size(sizes[-1])})"

@@ -9,6 +9,7 @@ from mcpc.ops.pool import norm_order, pool_window, unpooled_sizes
 
 from ..ctext import float_literal
 from ..kernel import KernelBuilder, unsupported
+from .conv import pixel
 from .registry import emits
 
 #: Axes of pool_shape in pool.h.
@@ -57,7 +58,9 @@ def _shape(b: KernelBuilder, x: Value) -> str:
         "pad": (0, [begin for begin, _ in pads]),
         "end": (0, [end for _, end in pads]),
     }
-    parts = [f".batch = {b.size(x.type.dims[0])}, .channels = {b.size(x.type.dims[1])}"]
+    batch, channels = x.type.dims[:2]
+    fields = {"batch": batch, "channels": channels, "x_pixel": pixel(x.type), "y_pixel": pixel(b.node.output.type)}
+    parts = [f".{name} = {b.size(value)}" for name, value in fields.items()]
     for name, (neutral, values) in columns.items():
         parts.append(f".{name} = {{{', '.join(map(b.size, [*[neutral] * missing, *values]))}}}")
     return f"(pool_shape){{{', '.join(parts)}}}"

@@ -9,7 +9,7 @@
 #include "mcp26_abi.h"
 #include "simd.h"
 
-enum { MOVE_MAX_RANK = 8 };
+enum { MOVE_MAX_RANK = 8, MOVE_ROWS = 64 };
 
 typedef enum { PAD_CONSTANT, PAD_REFLECT, PAD_EDGE, PAD_WRAP } pad_mode;
 
@@ -72,10 +72,13 @@ MCP26_INLINE int64_t gather_row(mcp26_env *env, uint32_t step, int64_t n, const 
     MCP26_INLINE void move_transpose_##BITS(T *dst, int64_t dst_step, const T *src, int64_t src_step, int64_t rows,    \
                                             int64_t columns) {                                                         \
         int64_t whole_rows = BITS == 32 ? rows / 8 * 8 : 0, whole = BITS == 32 ? columns / 8 * 8 : 0;                  \
-        for (int64_t j = 0; j < whole; j += 8) {                                                                       \
-            for (int64_t i = 0; i < whole_rows; i += 8) {                                                              \
-                move_transpose_block((const uint32_t *)(const void *)(src + i * src_step + j), src_step,               \
-                                     (uint32_t *)(void *)(dst + j * dst_step + i), dst_step);                          \
+        for (int64_t first = 0; first < whole_rows; first += MOVE_ROWS) { /* whose lines the first cache holds */      \
+            int64_t last = mcp26_min(whole_rows, first + MOVE_ROWS);                                                   \
+            for (int64_t j = 0; j < whole; j += 8) {                                                                   \
+                for (int64_t i = first; i < last; i += 8) {                                                            \
+                    move_transpose_block((const uint32_t *)(const void *)(src + i * src_step + j), src_step,           \
+                                         (uint32_t *)(void *)(dst + j * dst_step + i), dst_step);                      \
+                }                                                                                                      \
             }                                                                                                          \
         }                                                                                                              \
         if (BITS != 32) {                                                                                              \

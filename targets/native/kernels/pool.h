@@ -17,9 +17,10 @@ enum { GLOBAL_CHANNELS = 32, POOL_VECTORS = 4 };
  * the padded image. POOL_LP is the p-norm. */
 typedef enum { POOL_MAX, POOL_AVERAGE, POOL_AVERAGE_WITH_PADDING, POOL_LP } pool_kind;
 
-/* `pad` is the padding before an axis, `end` that behind it. */
+/* `pad` is the padding before an axis, `end` that behind it; neighbouring pixels are x_pixel and y_pixel elements
+ * apart, at least the channels. */
 typedef struct {
-    int64_t batch, channels;
+    int64_t batch, channels, x_pixel, y_pixel;
     int64_t in[3], out[3], kernel[3], stride[3], dilation[3], pad[3], end[3];
 } pool_shape;
 
@@ -66,20 +67,20 @@ MCP26_INLINE int64_t pool_row(pool_shape s, int64_t u, pool_span *spans) {
         (void)p;                                                                                                      \
         for (int64_t u = begin; u < end; u++) {                                                                       \
             pool_span spans[3];                                                                                       \
-            const T *item = x + pool_row(s, u, spans) * s.in[0] * s.in[1] * s.in[2] * s.channels;                     \
+            const T *item = x + pool_row(s, u, spans) * s.in[0] * s.in[1] * s.in[2] * s.x_pixel;                      \
             for (int64_t column = 0; column < s.out[2]; column++) {                                                   \
                 spans[2] = pool_span_at(s, 2, column);                                                                \
                 int64_t count = 1;                                                                                    \
                 for (int64_t d = 0; d < 3; d++) {                                                                     \
                     count *= kind == POOL_AVERAGE_WITH_PADDING ? spans[d].padded : spans[d].last - spans[d].first;    \
                 }                                                                                                     \
-                T *to = y + (u * s.out[2] + column) * s.channels;                                                     \
+                T *to = y + (u * s.out[2] + column) * s.y_pixel;                                                      \
                 int64_t n = 0;                                                                                        \
                 for (; n + 8 * POOL_VECTORS <= s.channels; n += 8 * POOL_VECTORS) {                                   \
                     V acc[POOL_VECTORS];                                                                              \
                     MCP26_UNROLL for (int j = 0; j < POOL_VECTORS; j++) acc[j] = V##_splat(NEUTRAL(kind));            \
                     POOL_TAPS(s, spans, MCP26_UNROLL for (int j = 0; j < POOL_VECTORS; j++) {                         \
-                        acc[j] = JOIN(kind, p, acc[j], V##_load_all(item + pixel * s.channels + n + 8 * j));          \
+                        acc[j] = JOIN(kind, p, acc[j], V##_load_all(item + pixel * s.x_pixel + n + 8 * j));           \
                     })                                                                                                \
                     MCP26_UNROLL for (int j = 0; j < POOL_VECTORS; j++) {                                             \
                         V##_store_all(to + n + 8 * j, FINISH(kind, p, acc[j], count));                                \
@@ -88,7 +89,7 @@ MCP26_INLINE int64_t pool_row(pool_shape s, int64_t u, pool_span *spans) {
                 for (; n < s.channels; n += 8) {                                                                      \
                     int64_t lanes = mcp26_min(8, s.channels - n);                                                     \
                     V acc = V##_splat(NEUTRAL(kind));                                                                 \
-                    POOL_TAPS(s, spans, acc = JOIN(kind, p, acc, V##_load(item + pixel * s.channels + n, lanes));)    \
+                    POOL_TAPS(s, spans, acc = JOIN(kind, p, acc, V##_load(item + pixel * s.x_pixel + n, lanes));)     \
                     V##_store(to + n, FINISH(kind, p, acc, count), lanes);                                            \
                 }                                                                                                     \
             }                                                                                                         \
@@ -111,13 +112,13 @@ MCP26_INLINE int64_t pool_row(pool_shape s, int64_t u, pool_span *spans) {
                     POOL_TAPS(s, spans, {                                                                             \
                         int64_t c[3] = {pixel / s.in[2] / s.in[1], pixel / s.in[2] % s.in[1], pixel % s.in[2]};       \
                         int64_t place = by_columns ? (c[2] * s.in[1] + c[1]) * s.in[0] + c[0] : pixel;                \
-                        V v = V##_load(x + (item * pixels + pixel) * s.channels + n, lanes);                          \
+                        V v = V##_load(x + (item * pixels + pixel) * s.x_pixel + n, lanes);                           \
                         M wins = (M)((v > best) | ((v != v) & (best == best)));                                       \
                         best = JOIN(POOL_MAX, 0.0f, best, v);                                                         \
                         where = v8l_select(__builtin_convertvector(wins, v8l) | -is_first, plane + place, where);     \
                         is_first = 0;                                                                                 \
                     })                                                                                                \
-                    if (y != 0) V##_store(y + (u * s.out[2] + column) * s.channels + n, best, lanes);                 \
+                    if (y != 0) V##_store(y + (u * s.out[2] + column) * s.y_pixel + n, best, lanes);                  \
                     v8l_store(indices + (u * s.out[2] + column) * s.channels + n, where, lanes);                      \
                 }                                                                                                     \
             }                                                                                                         \

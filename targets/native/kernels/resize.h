@@ -317,20 +317,22 @@ MCP26_INLINE void resize_f32(resize_method m, int64_t rank, const resize_axis *a
     }
 }
 
-/* Nearest, any element type: only moves. */
+/* Nearest, any element type: only moves. Where `inner` elements lie behind the last axis, x_step and y_step are from one
+ * such run to the next. */
 #define RESIZE_DEFINE(BITS, T)                                                                                        \
     MCP26_INLINE void resize_nearest_##BITS(resize_method m, int64_t rank, const resize_axis *axes, int64_t inner,    \
-                                            const T *x, T *y, T outside, int64_t begin, int64_t end) {                \
+                                            int64_t x_step, int64_t y_step, const T *x, T *y, T outside,              \
+                                            int64_t begin, int64_t end) {                                             \
         resize_axis a = axes[rank - 1];                                                                               \
         int64_t lines = resize_lines(rank, axes), block = -1;                                                         \
         int64_t index[RESIZE_BLOCK]; /* -1: outside */                                                                \
         for (int64_t u = begin; u < end; u++) {                                                                       \
             int64_t from = u / lines * RESIZE_BLOCK, count = mcp26_min(RESIZE_BLOCK, a.out - from), offset = 0;       \
-            T *to = y + (u % lines * a.out + from) * inner;                                                           \
+            T *to = y + (u % lines * a.out + from) * y_step;                                                          \
             resize_taps t[RESIZE_RANK];                                                                               \
             int is_outside = resize_line(m, rank, axes, u % lines, t);                                                \
             for (int64_t d = 0; d + 1 < rank; d++) offset = offset * axes[d].in + resize_index(axes[d], &t[d], 0);    \
-            const T *line = x + offset * a.in * inner;                                                                \
+            const T *line = x + offset * a.in * x_step;                                                               \
             if (u / lines != block) {                                                                                 \
                 block = u / lines;                                                                                    \
                 for (int64_t o = 0; o < count; o++) {                                                                 \
@@ -338,16 +340,16 @@ MCP26_INLINE void resize_f32(resize_method m, int64_t rank, const resize_axis *a
                     index[o] = tap.is_outside ? -1 : resize_index(a, &tap, 0);                                        \
                 }                                                                                                     \
             }                                                                                                         \
-            if (is_outside) {                                                                                         \
-                fill_##BITS(to, outside, count * inner);                                                              \
-            } else if (inner == 1) {                                                                                  \
-                for (int64_t o = 0; o < count; o++) to[o] = index[o] < 0 ? outside : line[index[o]];                  \
+            if (inner == 1 && y_step == 1) {                                                                          \
+                for (int64_t o = 0; o < count; o++) {                                                                 \
+                    to[o] = is_outside || index[o] < 0 ? outside : line[index[o] * x_step];                           \
+                }                                                                                                     \
             } else {                                                                                                  \
                 for (int64_t o = 0; o < count; o++) {                                                                 \
-                    if (index[o] < 0)                                                                                 \
-                        fill_##BITS(to + o * inner, outside, inner);                                                  \
+                    if (is_outside || index[o] < 0)                                                                   \
+                        fill_##BITS(to + o * y_step, outside, inner);                                                 \
                     else                                                                                              \
-                        move_run_##BITS(to + o * inner, line + index[o] * inner, inner);                              \
+                        move_run_##BITS(to + o * y_step, line + index[o] * x_step, inner);                            \
                 }                                                                                                     \
             }                                                                                                         \
         }                                                                                                             \
