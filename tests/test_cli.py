@@ -19,7 +19,8 @@ from onnx import TensorProto, helper
 
 import mcpc
 from mcpc.cli import cli, main
-from mcpc.html_report import render
+from mcpc.cli.inspect import _fusion
+from mcpc.html_report import _decisions, render
 from mcpc.models import digits
 
 
@@ -172,6 +173,21 @@ def test_inspect_shows_each_section(mcpc_run: Any, artifact: Path, section: str)
     assert text.status == 0 and len(text.out.splitlines()) >= 2
     part = mcpc_run("inspect", artifact, "--section", section, "--json").json
     assert part and set(part) < set(mcpc.inspect(artifact))
+
+
+def test_fusion_shows_both_times_of_boundaries_and_their_sums(tmp_path: Path, mcpc_run: Any) -> None:
+    numbers = [{"bytes_saved": 64.0, "split_us": 3.0, "fused_us": 1.5}, {"split_us": 2000.0, "fused_us": 10.0}, {}]
+    decisions = [
+        {"pass": "fuse", "subject": f"/{index}", "action": "fuse", "reason": "near", "numbers": each}
+        for index, each in enumerate(numbers)
+    ]
+    header, *rows, total = [line.split() for line in _fusion({"decisions": decisions}).splitlines()]
+    assert header == ["pass", "action", "subject", "split", "fused", "reason", "numbers"]
+    assert rows[0] == ["fuse", "fuse", "/0", "3", "us", "1.5", "us", "near", "bytes_saved", "64"]
+    assert rows[2] == ["fuse", "fuse", "/2", "near"]
+    assert total == ["total", "fuse", "2", "boundaries", "2.003", "ms", "11.5", "us"]
+    page = _decisions(decisions)
+    assert '<td class="number">2.003 ms</td><td class="number">11.5 us</td><td>2 boundaries</td>' in page
 
 
 def test_inspect_counts_the_self_tests_cases(mcpc_run: Any, artifact: Path) -> None:
