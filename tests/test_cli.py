@@ -183,11 +183,11 @@ def test_fusion_shows_both_times_of_boundaries_and_their_sums(tmp_path: Path, mc
     ]
     header, *rows, total = [line.split() for line in _fusion({"decisions": decisions}).splitlines()]
     assert header == ["pass", "action", "subject", "split", "fused", "reason", "numbers"]
-    assert rows[0] == ["fuse", "fuse", "/0", "3", "us", "1.5", "us", "near", "bytes_saved", "64"]
+    assert rows[0] == ["fuse", "fuse", "/0", "3.0", "µs", "1.5", "µs", "near", "bytes_saved", "64"]
     assert rows[2] == ["fuse", "fuse", "/2", "near"]
-    assert total == ["total", "fuse", "2", "boundaries", "2.003", "ms", "11.5", "us"]
+    assert total == ["total", "fuse", "2", "boundaries", "2.00", "ms", "11.5", "µs"]
     page = _decisions(decisions)
-    assert '<td class="number">2.003 ms</td><td class="number">11.5 us</td><td>2 boundaries</td>' in page
+    assert '<td class="number">2.00 ms</td><td class="number">11.5 µs</td><td>2 boundaries</td>' in page
 
 
 def test_inspect_counts_the_self_tests_cases(mcpc_run: Any, artifact: Path) -> None:
