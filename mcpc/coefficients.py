@@ -54,15 +54,15 @@ def save(target: Target, measured: Measured) -> Path:
 
 
 def overlaid(target: Target) -> Target:
-    """``target`` with what was measured of it on a processor of this kind, if anything was. TargetError E303 where the
-    file is malformed."""
+    """``target`` with what was measured of it on a processor of this kind, if anything was; a rate that the file does
+    not state is the description's. TargetError E303 where the file is malformed."""
     path = path_of(target.name)
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
         measured = Measured(table["date"], table["processor"], tuple(table["classes"]))
         if measured.processor != processor.name():
             return target
-        rates = {kind: float(table["rates"][kind]) for kind in KernelClass}
+        rates = {kind: float(table["rates"].get(kind, target.big_core.rates[kind])) for kind in KernelClass}
         numbers: dict[str, Any] = {name: float(table[name]) for name in BANDWIDTHS}
         launch_us = float(table["launch_us"])
     except FileNotFoundError:

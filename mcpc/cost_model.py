@@ -37,6 +37,9 @@ _SELECTIONS = ("Gather", "GatherElements", "GatherND", "Slice")
 #: What a size that only data show is taken for where costs are stated.
 TYPICAL_SIZE = 16
 
+#: Bytes of an element that is moved.
+_MOVED_BYTES = 4
+
 #: Femtoseconds in a microsecond: times of symbolic size are whole numbers of them.
 _FS_PER_US = 1e9
 
@@ -102,7 +105,13 @@ def roofline(work: Work, target: Target, core: Core | None = None) -> Time:
 
 def compute_us(operations: Mapping[KernelClass, Dim], core: Core) -> float:
     """Microseconds to compute these numbers of operations."""
-    return sum(float(count) / core.rates[kind] for kind, count in operations.items()) / 1e3
+    return sum(float(count) / core.rates[_at_size(kind, count, core)] for kind, count in operations.items()) / 1e3
+
+
+def _at_size(kind: KernelClass, count: Dim, core: Core) -> KernelClass:
+    """The class of kernel whose rate holds for so many operations: of moved elements, which count as four bytes."""
+    is_far = kind is KernelClass.MOVE and float(count) * _MOVED_BYTES > (core.l2_kib << 10)
+    return KernelClass.FAR_MOVE if is_far else kind
 
 
 def memory_us(nbytes: Dim, among: Dim, core: Core) -> float:

@@ -172,7 +172,10 @@ def _decisions(decisions: Sequence[Document]) -> str:
 
 
 def _table(headers: Sequence[str], rows: Iterable[Sequence[object]], numeric: Sequence[int] = ()) -> str:
-    head = "".join(f"<th>{escape(header)}</th>" for header in headers)
+    head = "".join(
+        f'<th class="number">{escape(header)}</th>' if at in numeric else f"<th>{escape(header)}</th>"
+        for at, header in enumerate(headers)
+    )
     body = "".join(
         "<tr>"
         + "".join(
@@ -197,7 +200,7 @@ p{color:var(--soft)}
 .tiles b{display:block;font-size:19px}.tiles span{color:var(--soft)}
 .wide{overflow-x:auto}table{border-collapse:collapse;width:100%;font-size:13px}
 th,td{text-align:left;padding:4px 10px;border-bottom:1px solid var(--line);vertical-align:top}
-th{color:var(--soft);font-weight:500}td.number{text-align:right;font-variant-numeric:tabular-nums}
+th{color:var(--soft);font-weight:500}td.number,th.number{text-align:right;font-variant-numeric:tabular-nums}
 .bar{position:relative;min-width:110px;height:18px}
 .bar i{position:absolute;inset:0 auto 0 0;background:var(--bar);border-radius:3px}
 .bar span{position:relative;padding-left:5px;white-space:nowrap}

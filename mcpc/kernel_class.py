@@ -7,7 +7,8 @@ from enum import StrEnum
 
 class KernelClass(StrEnum):
     """What a kernel does, as far as its speed depends on it. A rate is in 1e9 operations a second on one core; an
-    operation is what :class:`mcpc.ops.Cost` counts (a multiply-add is two), of ``MOVE`` an element that is written."""
+    operation is what :class:`mcpc.ops.Cost` counts (a multiply-add is two), of ``MOVE`` and
+    ``FAR_MOVE`` an element that is written."""
 
     #: Products with packed weights, of more rows than a few.
     GEMM = "gemm"
@@ -34,5 +35,7 @@ class KernelClass(StrEnum):
     ELEMENTWISE = "elementwise"
     #: Copies in another order: transposes, gathers, resizes.
     MOVE = "move"
+    #: Copies whose results the second cache does not hold: lines that are written must come and go.
+    FAR_MOVE = "far_move"
     #: What goes element by element, with decisions between.
     SCALAR = "scalar"

@@ -100,7 +100,9 @@ def _writes(node: Node, context: ops.InferContext) -> bool:
     region = Region.of(node)
     if node.is_op(*COPIES):
         return view_offset(node, context) is None
-    return _is_loop(region) or _is_image_kernel(region) or _is_convolution(region)
+    if _is_loop(region):  # vectors are stored as runs
+        return node.output.type.dims[node.output.type.order[-1]] != 1
+    return _is_image_kernel(region) or _is_convolution(region)
 
 
 def _reads(node: Node, value: Value) -> bool:

@@ -96,6 +96,7 @@ case("depthwise of a part", lambda g: conv(g, conv(g, halves(g, conv(g))[1], 4, 
 case("groups of a part", lambda g: conv(g, halves(g, conv(g))[0], 6, 4, group=2))
 case("a strided convolution of a part", lambda g: g("Conv", halves(g, conv(g))[1], W((3, 4, 3, 3)), strides=[2, 2]))
 case("elementwise parts", lambda g: conv(g, join(g, g("Sigmoid", a := conv(g)), g("Mul", a, conv(g))), 4, 16))
+case("one channel each", lambda g: join(g, a := conv(g, outputs=1), g("Neg", a), g("Exp", a)))
 case("a gate over a part", lambda g: g("Mul", halves(g, a := conv(g))[1], g("Sigmoid", halves(g, a)[0])))
 case("a part of a batch of two", lambda g: conv(g, join(g, x := conv(g, (2, 8, 5, 4)), conv(g, x)), 4, 16))
 case("a residual of a part", lambda g: g("Add", b := halves(g, conv(g))[1], conv(g, b, 4, 4)))
