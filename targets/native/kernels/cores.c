@@ -136,7 +136,8 @@ MCP26_INLINE void tile_step(int64_t rows, int64_t vectors, tile_vector *acc, con
     }
 }
 
-/* Columns of A are at `offsets` if `is_few`, else they follow one another. Rows of `sums` are `width` apart. */
+/* Columns of A are at `offsets` if `is_few`, else they follow one another. Rows of `sums` are `width` apart. `ahead`
+ * may be NULL. */
 MCP26_INLINE void tile_sum(int64_t rows, int64_t vectors, float *sums, int64_t width, const float *const *a,
                            int64_t taps, int64_t depth, int64_t is_few, const int64_t *offsets, const float *b,
                            int64_t b_step, int64_t panel_stride, int64_t goes_on, const float *ahead) {
@@ -159,8 +160,9 @@ MCP26_INLINE void tile_sum(int64_t rows, int64_t vectors, float *sums, int64_t w
         }
 #elif defined(__x86_64__)
         /* Four columns a round: what else a round does is a fifth of the instructions that the multipliers wait for.
-         * Slim tiles of many rows lack the registers for it. */
-        int64_t whole = !is_few && rows <= MCP26_MR && b_step == MCP26_NR ? depth / 4 * 4 : 0;
+         * Slim tiles of many rows lack the registers for it; strips, which have nothing ahead, are as fast without, and
+         * clang would keep some of their columns on the stack. */
+        int64_t whole = !is_few && rows <= MCP26_MR && b_step == MCP26_NR && ahead ? depth / 4 * 4 : 0;
         MCP26_ROLL for (; k < whole; k += 4, b += 4 * MCP26_NR) {
             MCP26_UNROLL for (int64_t i = 0; i < TILE_AHEAD; i += TILE_LINE) __builtin_prefetch(ahead + i, 0, 2);
             ahead += TILE_AHEAD;
@@ -355,7 +357,7 @@ DEFINE_PARTS_WIDTH(2)
                                                           int64_t ldc, int64_t goes_on) {                             \
         const float *rows[R];                                                                                         \
         MCP26_UNROLL for (int64_t i = 0; i < R; i++) rows[i] = a + i * lda;                                           \
-        tile_sum(R, V, c, ldc, rows, 1, depth, 0, NULL, b, b_step, panel_stride, goes_on, b);                         \
+        tile_sum(R, V, c, ldc, rows, 1, depth, 0, NULL, b, b_step, panel_stride, goes_on, NULL);                      \
     }
 #define CALL_STRIP(V, R) \
     if (height == R) strip_##R##x##V(a, lda, depth, b, b_step, panel_stride, c, ldc, goes_on);
