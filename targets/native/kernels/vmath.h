@@ -158,7 +158,9 @@ MCP26_INLINE v8f v8f_silu(v8f x) {
 
 /* N. Juffa's two polynomials. */
 MCP26_INLINE v8f v8f_erf(v8f x) {
-    v8f t = v8f_abs(x), s = x * x;
+    v8f t = v8f_abs(x);
+    t = v8f_select(t > 4.0f, 4.0f, t); /* a NaN passes; from there on the result is 1 */
+    v8f s = t * t;
     v8f r = v8f_fma(t, -0x1.22p-16f, 0x1.91cfb2p-12f);
     v8f u = v8f_fma(t, -0x1.fd1438p-9f, 0x1.8d6342p-6f);
     r = v8f_fma(r, s, u);
@@ -166,7 +168,12 @@ MCP26_INLINE v8f v8f_erf(v8f x) {
     r = v8f_fma(r, t, -0x1.450aa0p-1f);
     r = v8f_fma(r, t, -0x1.079d0cp-3f);
     r = v8f_fma(r, t, v8f_neg(t));
-    v8f large = v8f_copysign(1.0f - v8f_exp(v8f_select(t > 4.0f, -30.0f, r)), x);
+    /* As v8f_exp, whose bounds r < 0 does not reach. */
+    v8f shifted = v8f_fma(r, 1.44269504f, 12582912.0f + 127.0f);
+    v8f n = shifted - (12582912.0f + 127.0f);
+    v8f e = vmath_expm1(v8f_fma(n, 0x1.05c61p-29f, v8f_fma(n, -0x1.62e43p-1f, r)));
+    v8f scale = (v8f)((v8i)shifted << 23);
+    v8f large = v8f_copysign(1.0f - v8f_fma(e, scale, scale), x);
     v8f p = v8f_fma(s, -5.96761703e-4f, 4.99119423e-3f);
     p = v8f_fma(p, s, -2.67681349e-2f);
     p = v8f_fma(p, s, 1.12819925e-1f);
@@ -504,11 +511,6 @@ MCP26_INLINE v8l v8l_pow_v8d(v8l x, v8d y) {
     MCP26_INLINE v8f v8f_##NAME(v8f x) {                                                                        \
         return __builtin_convertvector(v8d_##NAME(__builtin_convertvector(x, v8d)), v8f);                       \
     }
-#define VMATH_BY_DOUBLE_2(NAME)                                                                                 \
-    MCP26_INLINE v8f v8f_##NAME(v8f x, v8f y) {                                                                 \
-        v8d r = v8d_##NAME(__builtin_convertvector(x, v8d), __builtin_convertvector(y, v8d));                   \
-        return __builtin_convertvector(r, v8f);                                                                 \
-    }
 VMATH_BY_DOUBLE(sin)
 VMATH_BY_DOUBLE(cos)
 VMATH_BY_DOUBLE(tan)
@@ -520,7 +522,41 @@ VMATH_BY_DOUBLE(cosh)
 VMATH_BY_DOUBLE(asinh)
 VMATH_BY_DOUBLE(acosh)
 VMATH_BY_DOUBLE(atanh)
-VMATH_BY_DOUBLE_2(pow)
-VMATH_BY_DOUBLE_2(fmod)
+
+/* As v8d_pow, where the digits of float32 suffice: one double for the logarithm, whose series ends with s^13, and
+ * Taylor's series to r^9 for the power. */
+MCP26_INLINE v8f v8f_pow(v8f x, v8f y) {
+    const float infinity = MCP26_INFINITY;
+    v8f t = v8f_abs(x), half = y * 0.5f;
+    /* t = m 2^n with m in [sqrt(1/2), sqrt(2)). */
+    v8i is_tiny = t < 0x1p-126f;
+    v8i bits = (v8i)v8f_select(is_tiny, t * 0x1p23f, t), exponent = (bits - 0x3f3504f3) & (int32_t)0xff800000;
+    v8f whole = v8f_from_v8i(exponent >> 23) - v8f_select(is_tiny, 23.0f, 0.0f);
+    v8d f = __builtin_convertvector((v8f)(bits - exponent) - 1.0f, v8d), n = __builtin_convertvector(whole, v8d);
+    v8d s = f / (f + 2.0), z = s * s, l = 2.0 / 13;
+    MCP26_UNROLL for (int k = 11; k >= 3; k -= 2) l = v8d_fma(l, z, 2.0 / k);
+    l = v8d_fma(n, 0x1.62e42fefa39efp-1, v8d_fma(l * z, s, s * 2.0));
+    v8d p = __builtin_convertvector(y, v8d) * l;
+    p = v8d_select(p > 90.0, 90.0, p); /* a NaN passes both */
+    p = v8d_select(p < -105.0, -105.0, p);
+    vmath_reduced_d reduced = vmath_reduce_d(p);
+    const double inverse[8] = {1.0 / 2, 1.0 / 6, 1.0 / 24, 1.0 / 120, 1.0 / 720, 1.0 / 5040, 1.0 / 40320, 1.0 / 362880};
+    v8d e = inverse[7], scale = vmath_power_of_two_d(reduced.n);
+    MCP26_UNROLL for (int k = 6; k >= 0; k--) e = v8d_fma(e, reduced.r, inverse[k]);
+    e = v8d_fma(e, reduced.r * reduced.r, reduced.r);
+    v8f r = __builtin_convertvector(v8d_fma(e, scale, scale), v8f);
+    v8i is_integer = v8f_trunc(y) == y, is_odd = is_integer & (v8f_trunc(half) != half);
+    v8i y_finite = v8f_abs(y) < infinity, is_ordinary = (t > 0.0f) & (t < infinity) & y_finite;
+    v8f extreme = v8f_select((t > 1.0f) == (y > 0.0f), infinity, 0.0f);
+    r = v8f_select(is_ordinary, r, v8f_select(t == 1.0f, 1.0f, extreme));
+    r = v8f_select(is_odd & ((v8i)x < 0), v8f_neg(r), r);
+    r = v8f_select((x < 0.0f) & (x > -infinity) & y_finite & ~is_integer, MCP26_NAN, r);
+    r = v8f_select((x != x) | (y != y), MCP26_NAN, r);
+    return v8f_select((y == 0.0f) | (x == 1.0f), 1.0f, r);
+}
+
+MCP26_INLINE v8f v8f_fmod(v8f x, v8f y) {
+    return __builtin_convertvector(v8d_fmod(__builtin_convertvector(x, v8d), __builtin_convertvector(y, v8d)), v8f);
+}
 
 #endif
