@@ -27,6 +27,7 @@
  * TILE_FINISH: rows that go through the epilogue together. TILE_PACKS: whether there are PACKED ROWS.
  * TILE_FETCHED: whether tiles are as wide as a cache line, so that none has touched what the next is going to write.
  * TILE_SPLIT: so many times lower and wider are tiles whose rows would evict one another from the first cache.
+ * TILE_RUN: tiles that are summed one after the other before their epilogues, where a tile is too little to begin with.
  * TILE_HEIGHTS_V: the cores V registers across. TILE_HALVES: whether some are half a register across, since a processor
  * may take twice as long for a whole one. */
 #if defined(__AVX512F__)
@@ -35,7 +36,7 @@ typedef float tile_vector __attribute__((ext_vector_type(16)));
 #define MCP26_MR 12 /* 24 of 32 registers accumulate */
 #define TILE_HALVES 1
 enum { TILE_LANES = 16, TILE_VECTORS = 2, TILE_SLIM = 12, TILE_LOW = 4, TILE_FEW = 8, TILE_FINISH = 1 };
-enum { TILE_SPLIT = 2, TILE_FETCHED = 1 };
+enum { TILE_SPLIT = 2, TILE_FETCHED = 1, TILE_RUN = 1 };
 #define TILE_PACKS 0
 #define TILE_HEIGHTS_1(X) TILE_TO_8(X, 1) X(1, 9) X(1, 10) X(1, 11) X(1, 12)
 #define TILE_HEIGHTS_2(X) TILE_TO_8(X, 2) X(2, 9) X(2, 10) X(2, 11) X(2, 12)
@@ -47,7 +48,7 @@ typedef v8f tile_vector;
 #define MCP26_MR 6 /* 12 of 16 registers accumulate */
 #define TILE_HALVES 0
 enum { TILE_LANES = 8, TILE_VECTORS = 2, TILE_SLIM = 12, TILE_LOW = 3, TILE_FEW = 6, TILE_FINISH = 1 };
-enum { TILE_SPLIT = 1, TILE_FETCHED = 1 };
+enum { TILE_SPLIT = 1, TILE_FETCHED = 1, TILE_RUN = 4 };
 #define TILE_PACKS 0
 #define TILE_HEIGHTS_1(X) TILE_TO_8(X, 1) X(1, 9) X(1, 10) X(1, 11) X(1, 12)
 #define TILE_HEIGHTS_2(X) X(2, 1) X(2, 2) X(2, 3) X(2, 4) X(2, 5) X(2, 6)
@@ -59,7 +60,7 @@ typedef v8f tile_vector;
 #define MCP26_MR 8 /* 16 of 32 registers accumulate */
 #define TILE_HALVES 0
 enum { TILE_LANES = 8, TILE_VECTORS = 1, TILE_SLIM = 8, TILE_LOW = 3, TILE_FEW = 8, TILE_FINISH = 4 };
-enum { TILE_SPLIT = 1, TILE_FETCHED = 0 };
+enum { TILE_SPLIT = 1, TILE_FETCHED = 0, TILE_RUN = 1 };
 #define TILE_PACKS 1
 #define TILE_HEIGHTS_1(X) TILE_TO_8(X, 1)
 #define TILE_HEIGHTS_2(X) X(2, 1) X(2, 2) X(2, 3)
@@ -75,6 +76,7 @@ enum {
     TILE_ACCUMULATORS = 24,                 /* registers that accumulate, at most */
     TILE_SUMS = TILE_ACCUMULATORS * TILE_LANES,
     TILE_BAND = TILE_SLIM / MCP26_MR,       /* tiles of a band */
+    TILE_SHALLOW = 64,                      /* depth up to which tiles are summed in runs */
     TILE_BLOCK = 8,                         /* tiles of a block, at least, where each block fetches all weights */
     TILE_UNIT_WORK = 1 << 19,               /* multiply-adds that are worth a unit of their own */
     TILE_PACKED_WORK = 1 << 21,             /* the same where rows are packed once a unit */
@@ -232,6 +234,7 @@ typedef struct {
     int64_t ldc;
     const void *const *args;
     int64_t row0, column0;
+    int64_t run;      /* tiles that the source can sum at once; 0: one */
     int64_t row_step; /* elements from one row of the left operand to the next; 0: these lie anywhere */
 } tile_product;
 
@@ -346,9 +349,9 @@ MCP26_INLINE int64_t tile_units(int64_t rows, int64_t columns, int64_t depth) {
 MCP26_INLINE void tile_strip(tile_product t, tile_source source, mcp26_epilogue epilogue, tile_rows cut, int64_t from,
                              int64_t to, int64_t vectors, int64_t columns, int64_t n, const float *ahead) {
     const float *b = t.b + n / MCP26_NR * t.panel_stride;
-    int64_t step = vectors == 1 ? TILE_SLIM / MCP26_MR : 1;
+    int64_t step = mcp26_max(t.run, vectors == 1 ? TILE_SLIM / MCP26_MR : 1);
     for (int64_t i = from; i < to; i += step) {
-        float sums[TILE_SUMS] __attribute__((aligned(64)));
+        float sums[TILE_RUN * TILE_SUMS] __attribute__((aligned(64)));
         int64_t m = tile_top(cut, i), rows = tile_top(cut, mcp26_min(i + step, to)) - m;
         tile_fetch(t, epilogue, rows, columns, m, n);
         source(t.left, sums, rows, vectors, m, b, t.panel_stride, columns, ahead);
@@ -406,15 +409,15 @@ MCP26_INLINE void tile_units_pack(tile_product t, tile_source source, tile_packe
         }
 #endif
         int64_t start = plan.is_left_kept ? 0 : from, all = plan.is_left_kept ? tiles : to - from;
-        int64_t size = plan.group * t.depth * MCP26_NR;
-        for (int64_t i = from; i < to; i += TILE_BAND) {
+        int64_t size = plan.group * t.depth * MCP26_NR, band = mcp26_max(t.run, TILE_BAND);
+        for (int64_t i = from; i < to; i += band) {
             for (int64_t n = first; n < last;) {
                 int64_t vectors = tile_vectors(t.rows, last - n, split);
                 int64_t columns = mcp26_min(vectors * TILE_LANES, last - n);
                 /* The next group follows this one, and the next layer's weights the last one. */
                 const float *ahead = t.b + first / MCP26_NR * t.panel_stride + size + (i - start) * size / all +
                                      (n - first) * t.depth / all;
-                tile_strip(t, source, epilogue, cut, i, mcp26_min(to, i + TILE_BAND), vectors, columns, n, ahead);
+                tile_strip(t, source, epilogue, cut, i, mcp26_min(to, i + band), vectors, columns, n, ahead);
                 n += columns;
             }
         }
