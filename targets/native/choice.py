@@ -31,6 +31,9 @@ MARGIN = 0.1
 #: What it costs to go on to the next run of memory, in multiply-adds of a column.
 RUN_COST = 5
 
+#: Columns of half a panel, which cores compute alone where there are no more (tile.h).
+HALF = 8
+
 
 class Method(StrEnum):
     """The kernels of a convolution: conv_few.h, gemm.h (pixels, or runs of them), depthwise.h, conv.h, winograd.h,
@@ -160,10 +163,12 @@ def direct(conv: PackedConvolution, nr: int) -> list[Candidate]:
     group_out = conv.out_c // conv.groups
     columns = -(-group_out // nr) * nr
     depth = conv.taps * conv.group_in
-    products = 2 * conv.pixels * columns
+    products = 2 * conv.pixels * (HALF if group_out <= HALF else columns)
     nbytes = conv.groups * columns * depth * conv.weight_dtype.bits // 8
     gemm = {KernelClass.GEMM: dim(products * depth)}
-    planar = Candidate(Method.PLANAR, {KernelClass.CONV_PLANAR: dim(products * depth)}, columns * depth * 4)
+    planar = Candidate(
+        Method.PLANAR, {KernelClass.CONV_PLANAR: dim(2 * conv.pixels * columns * depth)}, columns * depth * 4
+    )
     if conv.is_row_major:
         return [planar]
     runs = {KernelClass.CONV: dim(products * conv.groups * conv.taps * (conv.group_in + RUN_COST))}
