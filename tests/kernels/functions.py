@@ -26,7 +26,8 @@ _erf = np.vectorize(math.erf, otypes=[float])
 
 
 def _gelu(x: Array) -> Array:
-    return x * (1 + _erf(x * math.sqrt(0.5))) / 2
+    result: Array = x * (1 + _erf(x * math.sqrt(0.5))) / 2
+    return result
 
 
 def _saturated(x: Array, low: float, high: float) -> Array:
