@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import sympy
 
 from mcpc import ops
-from mcpc.ir import Dim, Graph, Node, Value, dim, is_static, symbol
+from mcpc.ir import Dim, Graph, Node, Value, dim, is_static, symbol, total
 from mcpc.kernel_class import KernelClass
 from mcpc.ops.linear import convolution_of
 from mcpc.ops.registry import moves
@@ -154,19 +154,17 @@ def work_of(node: Node, operations: Mapping[KernelClass, Dim] | None = None) -> 
             continue
         kind = kernel_class(inner, outer)
         counts[kind] = dim(counts.get(kind, 0) + _operations(inner, kind))
-    read: Dim = 0
-    weights: Dim = 0
+    read: list[Dim] = []
+    weights: list[Dim] = []
     for value in {id(value): value for value in node.inputs if value is not None}.values():
         if node.is_op(*_SELECTIONS) and value is node.inputs[0]:
-            read = read + node.output.type.nbytes
+            read.append(node.output.type.nbytes)
         elif value.is_constant:
-            weights = weights + value.type.nbytes
+            weights.append(value.type.nbytes)
         else:
-            read = read + value.type.nbytes
-    written: Dim = 0
-    for output in node.outputs:
-        written = written + (output.type.nbytes if output is not None else 0)
-    return Work(counts, dim(read), dim(written), dim(weights))
+            read.append(value.type.nbytes)
+    written = [output.type.nbytes for output in node.outputs if output is not None]
+    return Work(counts, total(read), total(written), total(weights))
 
 
 def leaves(node: Node) -> list[Node]:
@@ -230,4 +228,7 @@ def typical_sizes(graph: Graph) -> dict[sympy.Symbol, int]:
 
 def value_at(size: Dim, sizes: Mapping[sympy.Symbol, int]) -> int:
     """``size`` at these values; 0 where they make it negative, since not all together need be valid."""
-    return size if isinstance(size, int) else max(0, int(sympy.floor(size.subs(sizes))))
+    if isinstance(size, int):
+        return size
+    own = {each: sympy.Integer(sizes[each]) for each in size.free_symbols if each in sizes}
+    return max(0, int(sympy.floor(size.xreplace(own))))

@@ -117,6 +117,13 @@ def is_static(shape: Sequence[Dim] | None) -> bool:
     return shape is not None and all(isinstance(size, int) for size in shape)
 
 
+def total(sizes: Iterable[Dim]) -> Dim:
+    """The sum; of many symbolic sizes at once, since each sum of two is sorted anew."""
+    numbers = list(sizes)
+    whole = sum(size for size in numbers if isinstance(size, int))
+    return dim(sympy.Add(whole, *(size for size in numbers if not isinstance(size, int))))
+
+
 def product(sizes: Iterable[Dim]) -> Dim:
     result: Dim = 1
     for size in sizes:

@@ -397,3 +397,22 @@ def test_the_device_tool_takes_sizes(tmp_path: Path, run_on_aarch64: Any) -> Non
     assert beyond.returncode == 1 and "N must be at least 1 and at most 4, got 5" in beyond.stderr
     unknown = run_on_aarch64(path, "--bench", "2", "--dim", "M=5")
     assert unknown.returncode == 2 and "it has N, H, W" in unknown.stderr
+
+
+@pytest.mark.parametrize("symbols", [1, 150])
+def test_hundreds_of_parts_are_joined(tmp_path: Path, symbols: int) -> None:
+    """More than one table of parts, and of a size each where that is symbolic."""
+    count = 600
+    inputs = [
+        helper.make_tensor_value_info(f"x{index}", TensorProto.FLOAT, [2, f"N{index % symbols}"])
+        for index in range(count)
+    ]
+    output = helper.make_tensor_value_info("y", TensorProto.FLOAT, [2, None])
+    node = helper.make_node("Concat", [value.name for value in inputs], ["y"], axis=1)
+    graph = helper.make_graph([node], "many", inputs, [output])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    path = mcpc.compile(model.SerializeToString(), "host", tmp_path / "many.mcp26bin", golden=0)
+    rng = np.random.default_rng(3)
+    feeds = {f"x{i}": rng.standard_normal((2, 1 + i % symbols % 5), np.float32) for i in range(count)}
+    with mcpc.load(path) as session:
+        np.testing.assert_array_equal(session.run(None, feeds)[0], np.concatenate([*feeds.values()], 1))

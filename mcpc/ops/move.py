@@ -7,7 +7,7 @@ import math
 import numpy as np
 import sympy
 
-from mcpc.ir import OPSET, Dim, Node, TensorType, dim
+from mcpc.ir import OPSET, Dim, Node, TensorType, dim, total
 from mcpc.ops.context import (
     INDEX,
     InferContext,
@@ -230,7 +230,7 @@ def infer_concat(node: Node, context: InferContext) -> list[TensorType]:
     if len(known) < len(types):
         sizes[axis] = context.data_size(node, 0, axis)
     else:
-        sizes[axis] = dim(sum((type.dims[axis] for type in types), start=sympy.Integer(0)))
+        sizes[axis] = total(type.dims[axis] for type in types)
     return [TensorType(dtype, tuple(sizes))]
 
 

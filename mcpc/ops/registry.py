@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mcpc.errors import ModelError
-from mcpc.ir import OPSET, Dim, Graph, Node, TensorType
+from mcpc.ir import OPSET, Dim, Graph, Node, TensorType, total
 from mcpc.ops.declined import DECLINED
 
 if TYPE_CHECKING:
@@ -102,10 +102,7 @@ def definitions() -> Iterable[OpDef]:
 def traffic(node: Node) -> Dim:
     """Bytes of a node's inputs and outputs, each tensor once. Fused nodes count their boundary only."""
     tensors = {id(value): value for value in (*node.inputs, *node.outputs) if value is not None}
-    total: Dim = 0
-    for value in tensors.values():
-        total = total + value.type.nbytes
-    return total
+    return total(value.type.nbytes for value in tensors.values())
 
 
 def moves(node: Node) -> Cost:

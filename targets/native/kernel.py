@@ -26,6 +26,9 @@ from .region import Region
 
 Array = np.ndarray[Any, Any]
 
+#: Operands whose table is copied to the stack.
+MOST_COPIED = 256
+
 #: Stands for a kernel's own name in its text, so that equal kernels have equal text.
 SELF = "KERNEL"
 
@@ -287,8 +290,9 @@ class KernelBuilder:
         return f"{head}{{\n{indent(lines)}\n{body}"
 
     def _arguments(self) -> list[str]:
-        """Lines that declare ``args``: a copy, which no store can change, so that pointers stay in registers."""
-        if not self._operands:
+        """Lines that declare ``args``: a copy, which no store can change, so that pointers stay in registers; where
+        there are far more of them, the table itself."""
+        if not 0 < len(self._operands) <= MOST_COPIED:
             return ["    const void *const *args = arg;"]
         return [
             f"    const void *args[{len(self._operands)}];",

@@ -18,7 +18,7 @@ from mcpc.rewrite import control_flow_graphs
 from .convolution import PackedConvolution
 from .region import Region
 from .strided import channels_last
-from .views import concat_offsets, view_offset
+from .views import concat_steps, view_offset
 
 #: Operators that copy with any steps.
 COPIES = ("Identity", "Transpose")
@@ -48,7 +48,7 @@ class PlaceParts(Pass):
 def _place(graph: Graph, node: Node, context: ops.InferContext, ctx: PassContext) -> None:
     out = node.output.type
     axis = int(node.attrs["axis"]) % len(out.dims)
-    if axis != out.order[-1] or out.elements == 0 or concat_offsets(node) is not None:
+    if axis != out.order[-1] or out.elements == 0 or concat_steps(node) is not None:
         return
     placed = [value for value in node.inputs if value is not None and _is_placeable(value, node, graph, context)]
     if not placed:

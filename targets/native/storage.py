@@ -11,7 +11,7 @@ from mcpc.ops.context import same
 
 from .kernel import Label, Operand, Step, Workspace
 from .schedule import Schedule
-from .views import concat_offsets
+from .views import RESHAPES, concat_steps
 
 Kind = Literal["arena", "input", "output", "constant"]
 
@@ -142,28 +142,37 @@ class Storage:
             if isinstance(step, Label):
                 continue
             node = step.node
-            offsets = concat_offsets(node) if node.is_op("Concat") and step.outputs else None
-            if offsets is None or data_sizes & set(names_of(node.output.type.dims)):
+            sizes = concat_steps(node) if node.is_op("Concat") and step.outputs else None
+            if sizes is None or data_sizes & set(names_of(node.output.type.dims)):
                 continue  # the whole must be placed when its first part is written
             roots: list[Place] = []
             for value in node.inputs:
                 assert value is not None
-                if value.producer is None:  # an input, a constant, or carried by a loop
+                root = self._own_place(value)
+                if root is None or any(root is other for other in roots):
                     break
-                place = self.place(value)
-                if place.root is not place or place.buffer is None or place.buffer.kind != "arena":
-                    break
-                is_own = place.buffer.value is value or same(place.buffer.nbytes, value.type.nbytes)
-                if any(place is other for other in roots) or not is_own:
-                    break
-                roots.append(place)
+                roots.append(root)
             else:
-                target = self.place(node.output)
-                for place, offset in zip(roots, offsets, strict=True):
+                target, offset = self.place(node.output), dim(0)
+                for place, size in zip(roots, sizes, strict=True):
                     assert place.buffer is not None
                     self.buffers.remove(place.buffer)
                     place.buffer, place.parent, place.offset = None, target, offset
+                    offset = dim(offset + size)
                 self.items.remove(step)
+
+    def _own_place(self, value: Value) -> Place | None:
+        """The place of a buffer of the arena that ``value`` fills, under this shape or that of a Reshape before; None
+        where it is none, or one that must not be moved."""
+        while value.producer is not None and value.producer.is_op(*RESHAPES) and id(value) in self.schedule.views:
+            value = self.schedule.views[id(value)].data
+        if value.producer is None:  # an input, a constant, or carried by a loop
+            return None
+        place = self.place(value)
+        if place.root is not place or place.buffer is None or place.buffer.kind != "arena":
+            return None
+        is_own = place.buffer.value is value or same(place.buffer.nbytes, value.type.nbytes)
+        return place if is_own else None
 
     def _number(self) -> None:
         for item in self.items:

@@ -102,23 +102,17 @@ def _slice_offset(node: Node, context: InferContext) -> Dim | None:
     return dim(offset * data.dtype.itemsize)
 
 
-def concat_offsets(node: Node) -> list[Dim] | None:
-    """Byte offsets of a Concat's inputs in its output where each is one run there, or all are stored as pieces of its
-    rows; None where they interleave."""
+def concat_steps(node: Node) -> list[Dim] | None:
+    """Bytes from each of a Concat's inputs to the next in its output, where each is one run there, or all are stored as
+    pieces of its rows; None where they interleave."""
     out, values = node.output.type, [value for value in node.inputs if value is not None]
     axis = int(node.attrs["axis"]) % len(out.dims)
     is_run = all(out.dims[outer] == 1 for outer in out.order[: out.order.index(axis)])
-    sizes: list[Dim]
     if axis == out.order[-1] and all(_is_piece(value.type, out, axis) for value in values):
-        sizes = [dim(value.type.dims[axis] * out.dtype.itemsize) for value in values]
-    elif is_run and all(same_memory(value.type, value.type.with_layout(out.layout)) for value in values):
-        sizes = [value.type.nbytes for value in values]
-    else:
-        return None
-    offsets: list[Dim] = [0]
-    for size in sizes[:-1]:
-        offsets.append(dim(offsets[-1] + size))
-    return offsets[: len(sizes)]
+        return [dim(value.type.dims[axis] * out.dtype.itemsize) for value in values]
+    if is_run and all(same_memory(value.type, value.type.with_layout(out.layout)) for value in values):
+        return [value.type.nbytes for value in values]
+    return None
 
 
 def _is_piece(part: TensorType, whole: TensorType, axis: int) -> bool:

@@ -24,6 +24,8 @@ RUN = 4096
 MAX_RANK = 8
 #: Parts of a Concat from which on they are read through a table.
 MANY = 16
+#: Parts of one such table: it lies on the stack.
+TABLE = 256
 
 
 def copy(
@@ -226,9 +228,17 @@ def concat_many(b: KernelBuilder, axis: int) -> None:
     pointers = [b.input(value, type) for value in b.anchor.inputs]
     widths = [b.size(dim(b.outer(value).type.dims[axis] * inner)) for value in b.anchor.inputs]
     b.headers.append("move.h")
-    b.line(f"const int64_t widths[] = {{{', '.join(widths)}}};")
-    b.line(f"const {type} *const parts[] = {{{', '.join(pointers)}}};")
-    b.line(f"concat_{bits}({len(widths)}, parts, widths, {b.output(type=type)}, begin, end);")
+    pointer = b.output(type=type)
+    b.line(f"const int64_t width = {b.size(dim(out.dims[axis] * inner))};", "int64_t at = 0;")
+    for first in range(0, len(widths), TABLE):
+        part = slice(first, first + TABLE)
+        b.line(
+            "{",
+            f"    const int64_t widths[] = {{{', '.join(widths[part])}}};",
+            f"    const {type} *const parts[] = {{{', '.join(pointers[part])}}};",
+            f"    at += concat_{bits}({len(widths[part])}, parts, widths, width, {pointer} + at, begin, end);",
+            "}",
+        )
     b.units = b.size(product(out.dims[other] for other in out.order[:where]))
 
 

@@ -126,16 +126,18 @@ MCP26_INLINE int64_t gather_row(mcp26_env *env, uint32_t step, int64_t n, const 
             }                                                                                                          \
         }                                                                                                              \
     }                                                                                                                  \
-    /* Each row of dst is a row of every part, side by side; part i is contiguous, widths[i] elements a row. */        \
-    MCP26_INLINE void concat_##BITS(int64_t count, const T *const *parts, const int64_t *widths, T *dst,               \
-                                    int64_t begin, int64_t end) {                                                      \
-        int64_t width = 0;                                                                                             \
-        for (int64_t i = 0; i < count; i++) width += widths[i];                                                        \
+    /* A row of each part, side by side, into every row of dst; rows of dst are `width` elements apart, those of part i\
+     * are widths[i] long. The sum of widths. */                                                                       \
+    MCP26_INLINE int64_t concat_##BITS(int64_t count, const T *const *parts, const int64_t *widths, int64_t width,     \
+                                       T *dst, int64_t begin, int64_t end) {                                           \
+        int64_t sum = 0;                                                                                               \
+        for (int64_t i = 0; i < count; i++) sum += widths[i];                                                          \
         for (int64_t row = begin; row < end; row++) {                                                                  \
             T *to = dst + row * width;                                                                                 \
             for (int64_t i = 0; i < count; to += widths[i], i++)                                                       \
                 move_run_##BITS(to, parts[i] + row * widths[i], widths[i]);                                            \
         }                                                                                                              \
+        return sum;                                                                                                    \
     }                                                                                                                  \
     /* Contiguous src[sizes] into contiguous dst[out_sizes]: element i of dst's dimension d is element i - before[d]   \
      * of src's, or padding (negative `before` cuts off). */                                                           \
