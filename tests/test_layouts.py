@@ -24,7 +24,7 @@ from .operators.graphs import serialize_untyped
 #: Moves between layouts that are left in each sample network: those of its inputs and outputs, and of what is neither
 #: an image nor rows of channels.
 MOVES = {
-    "digits": 0, "mobilenetv2": 0, "resnet50": 0, "efficientnet-b0": 0, "yolov8n": 3, "deit-tiny": 1, "bert-mini": 0,
+    "digits": 0, "mobilenetv2": 0, "resnet50": 0, "efficientnet-b0": 0, "yolov8n": 1, "deit-tiny": 1, "bert-mini": 0,
     "llama-mini": 0, "ds-cnn": 0, "gru": 0, "lstm": 0, "basic-pitch": 0, "smart-turn": 1, "ocr-det": 0, "ocr-rec": 0,
     "silero-vad": 0, "minilm": 0, "magika": 0,
 }  # fmt: skip
