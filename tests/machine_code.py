@@ -100,8 +100,8 @@ def innermost_loops(code: Sequence[Instruction]) -> Iterator[list[Instruction]]:
             yield [instruction for start in ordered for instruction in graph.nodes[start]["code"]]
 
 
-def cycles(loop: Sequence[Instruction], processor: str = "neoverse-n1") -> float:
-    """Cycles of one round, of many, by llvm-mca's model."""
+def _analysis(loop: Sequence[Instruction], processor: str, rounds: int) -> str:
+    """What llvm-mca says of many rounds."""
     program = tool("llvm-mca")
     assert program is not None
     lines = ["loop:"]
@@ -110,13 +110,27 @@ def cycles(loop: Sequence[Instruction], processor: str = "neoverse-n1") -> float
         if instruction.target is not None:
             operands = re.sub(r"0x[0-9a-f]+(?: <.*>)?$", "loop", operands)
         lines.append(f"{instruction.name} {operands}")
-    command = [program, "-mtriple=aarch64", f"-mcpu={processor}", "-iterations=200"]
+    command = [program, "-mtriple=aarch64", f"-mcpu={processor}", f"-iterations={rounds}"]
     done = subprocess.run(command, input="\n".join(lines) + "\n", capture_output=True, text=True, check=True)
-    found = re.search(r"Total Cycles:\s+(\d+)", done.stdout)
+    return done.stdout
+
+
+def cycles(loop: Sequence[Instruction], processor: str = "neoverse-n1", rounds: int = 200) -> float:
+    """Cycles of one round, of many, by llvm-mca's model."""
+    found = re.search(r"Total Cycles:\s+(\d+)", _analysis(loop, processor, rounds))
     assert found is not None
-    return int(found[1]) / 200
+    return int(found[1]) / rounds
 
 
 def utilisation(loop: Sequence[Instruction]) -> float:
     """The share of the two units' slots that the loop's arithmetic fills, 1 at the machine's limit."""
     return sum(i.is_arithmetic for i in loop) / 2 / cycles(loop)
+
+
+def issue_share(loop: Sequence[Instruction], processor: str = "neoverse-n1", rounds: int = 200) -> float:
+    """The cycles that a round takes at least, by the pipes that its own instructions need, over those that it takes: 1
+    where nothing waits for a result."""
+    text = _analysis(loop, processor, rounds)
+    least, taken = re.search(r"Block RThroughput:\s+([\d.]+)", text), re.search(r"Total Cycles:\s+(\d+)", text)
+    assert least is not None and taken is not None
+    return float(least[1]) / (int(taken[1]) / rounds)

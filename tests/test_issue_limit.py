@@ -1,7 +1,8 @@
 """The inner loops of a Rock 5B's code keep the multipliers busy, and sums do not leave the registers.
 
 llvm-mca's model of Neoverse N1, Cortex-A76's twin, says how many cycles a round takes: the arithmetic must fill
-nine tenths."""
+nine tenths. Transforms and exponentials read, write and convert as much as they multiply; their limit is that of the
+pipes for their own instructions, of which a round must take at most a ninth part more."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ import mcpc
 from mcpc.plugins import find_target
 from mcpc.targets.native.family import link_variant, read_sources
 
-from .machine_code import Instruction, functions, innermost_loops, tool, utilisation
+from .machine_code import Instruction, functions, innermost_loops, issue_share, tool, utilisation
 
 BUSY = 0.9
 
@@ -62,15 +63,24 @@ def model() -> bytes:
     return made
 
 
-@pytest.fixture(scope="module")
-def code(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Instruction]]:
+def built(precision: str, folder: Path) -> dict[str, list[Instruction]]:
     """The functions of the artifact's code."""
-    folder = tmp_path_factory.mktemp("loops")
     target = find_target("rock5b")
-    mcpc.compile(model(), target.name, folder / "m.mcp26bin", emit=folder / "emit", golden=0)
+    options = {} if precision == "fp32" else {"precision": precision}
+    mcpc.compile(model(), target.name, folder / "m.mcp26bin", emit=folder / "emit", golden=0, **options)
     elf = folder / "code.so"
     elf.write_bytes(link_variant(read_sources(folder / "emit" / "c"), target, target.variants[0]))
     return functions(elf)
+
+
+@pytest.fixture(scope="module")
+def code(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Instruction]]:
+    return built("fp32", tmp_path_factory.mktemp("loops"))
+
+
+@pytest.fixture(scope="module")
+def half_code(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Instruction]]:
+    return built("fp16", tmp_path_factory.mktemp("half_loops"))
 
 
 def arithmetic(loop: list[Instruction]) -> int:
@@ -94,7 +104,8 @@ def heaviest(code: dict[str, list[Instruction]], prefix: str) -> list[Instructio
         ("tile_8x1", 64),  # products of two activations: attention
         ("tile_4x1", 32),
         ("depthwise_3x3", 32),
-        ("parts_8x1", 64),  # products at the points of minimal filtering
+        ("parts_8", 64),  # products at the points of minimal filtering
+        ("parts_7", 56),
     ],
 )
 def test_multipliers_are_busy(code: dict[str, list[Instruction]], prefix: str, least: int) -> None:
@@ -104,11 +115,41 @@ def test_multipliers_are_busy(code: dict[str, list[Instruction]], prefix: str, l
     assert utilisation(loop) >= BUSY
 
 
+@pytest.mark.parametrize(("prefix", "least"), [("half_8x2", 128), ("half_7x2", 112), ("depthwise_3x3_float16", 16)])
+def test_multipliers_are_busy_in_float16(half_code: dict[str, list[Instruction]], prefix: str, least: int) -> None:
+    loop = heaviest(half_code, prefix)
+    assert arithmetic(loop) >= least
+    assert not [i for i in loop if i.is_spill]
+    assert utilisation(loop) >= BUSY
+
+
+def whole(code: dict[str, list[Instruction]], prefix: str, least: int) -> list[list[Instruction]]:
+    """The innermost loops of so much arithmetic that do not branch: those of edges do."""
+    loops = [loop for name, body in code.items() if name.startswith(prefix) for loop in innermost_loops(body)]
+    return [loop for loop in loops if arithmetic(loop) >= least and not any(i.target for i in loop[:-1])]
+
+
+@pytest.mark.parametrize(
+    ("prefix", "least", "count"),
+    [
+        ("conv_winograd", 24, 4),  # columns and rows of a tile, forth and back
+        ("attention", 24, 1),  # the exponentials of a row of scores
+    ],
+)
+def test_pipes_are_busy(code: dict[str, list[Instruction]], prefix: str, least: int, count: int) -> None:
+    loops = whole(code, prefix, least)
+    assert len(loops) >= count
+    for loop in loops:
+        assert not [i for i in loop if i.is_spill]
+        assert issue_share(loop) >= BUSY
+
+
 def test_a_loop_that_waits_is_told(tmp_path: Path) -> None:
     """The measure itself: a chain of sums fills a part of the slots, and an access to the stack counts as a spill."""
     chain = [Instruction(4 * i, "fmla", "v0.4s, v1.4s, v2.4s") for i in range(8)]
     loop = [*chain, Instruction(32, "ldr", "q2, [sp, #0x10]"), Instruction(36, "b.ne", "0x0 <f>")]
     assert utilisation(loop) < 0.5
+    assert issue_share(loop) < 0.5
     assert [i.name for i in loop if i.is_spill] == ["ldr"]
     free = [Instruction(4 * i, "fmla", f"v{i}.4s, v30.4s, v31.4s") for i in range(16)]
     assert utilisation(free) > BUSY

@@ -103,7 +103,7 @@ def values_of_taps(points: tuple[float, ...], taps: int, side: int) -> Array:
 #: How deep they may be is what tests/test_winograd.py shows. F(4x4) with chains as long as there are channels, or with
 #: the points 1 and 2, has two to three times the error; that of F(6x6) is more than 4 times ONNX Runtime's anyway.
 FORMS = (
-    Form((1.0,), 16, 4096, forth=4, back=4),
+    Form((1.0,), 128, 4096, forth=4, back=4),
     Form((0.6875, 1.4375), 16, 128, forth=12, back=12),
     Form((0.5, 1.0, 2.0), 16, 0, forth=24, back=24),
 )

@@ -29,12 +29,51 @@ MCP26_INLINE int conv_few_fits(conv_shape s) {
     return s.groups == 1 && s.in_c * s.kernel_h * conv_few_span(s, TILE_FEW) <= CONV_FEW_PATCH;
 }
 
+/* Where taps from ... from+count-1 are, the first tap's place being 0, `down` rows from one to the next. */
+MCP26_INLINE void conv_few_offsets(conv_shape s, conv_strides st, int64_t down, int64_t from, int64_t count,
+                                   int64_t *offsets) {
+    int64_t kw = from % s.kernel_w, kh = from / s.kernel_w % s.kernel_h, c = from / s.kernel_w / s.kernel_h;
+    for (int64_t i = 0; i < count; i++) {
+        offsets[i] = c * st.channel + kh * down * st.row + kw * s.dilation_w * st.column;
+        if (++kw < s.kernel_w) continue;
+        kw = 0;
+        if (++kh < s.kernel_h) continue;
+        kh = 0;
+        c++;
+    }
+}
+
 #if TILE_PACKS
 typedef struct {
     conv_shape s;
     const float *x;
     conv_strides st;
+    const int64_t *offsets; /* of the first CONV_FEW_TAPS taps */
 } conv_few_left;
+
+/* The same tap of four pixels; stride - 1 elements before it are read too. */
+MCP26_INLINE v4f conv_few_four(const float *x, int64_t stride) {
+    v4f v;
+    __builtin_memcpy(&v, x, sizeof v);
+    if (stride == 1) return v;
+    v8f both = v8f_load_all(x - 1);
+    return __builtin_shufflevector(both, both, 1, 3, 5, 7);
+}
+
+/* Taps at `offsets` of eight pixels that are `stride` 1 or 2 columns apart and lie in a row of x. */
+MCP26_INLINE void conv_few_pack_row(const float *x, int64_t stride, const int64_t *offsets, int64_t depth,
+                                    float *packed) {
+    typedef __attribute__((neon_vector_type(16))) signed char bytes;
+    MCP26_ROLL for (int64_t k = 0; k < depth; k += 4) {
+        MCP26_UNROLL for (int64_t half = 0; half < 2; half++, packed += 16) {
+            v4f v[4];
+            MCP26_UNROLL for (int64_t i = 0; i < 4; i++) {
+                v[i] = conv_few_four(x + offsets[mcp26_min(k + i, depth - 1)] + 4 * half * stride, stride);
+            }
+            __builtin_neon_vst4q_v(packed, (bytes)v[0], (bytes)v[1], (bytes)v[2], (bytes)v[3], 41 /* float32x4_t */);
+        }
+    }
+}
 
 /* Taps k ... k+depth-1 of rows whose first one is at `top` and `side` of x. */
 MCP26_INLINE void conv_few_gather(conv_shape s, const float *x, conv_strides st, float *packed, int64_t rows,
@@ -63,7 +102,10 @@ MCP26_INLINE void conv_few_pack(const void *left, float *packed, int64_t rows, i
     int64_t top = m / s.out_w % s.out_h * s.stride_h - s.pad_top, side = m % s.out_w * s.stride_w - s.pad_left;
     int64_t bottom = top + (s.kernel_h - 1) * s.dilation_h, end = side + conv_few_span(s, rows);
     int64_t is_edge = top < 0 || bottom >= s.in_h || side < 0 || end > s.in_w;
-    if (is_edge)
+    if (s.stride_w <= 2 && l->st.column == 1 && rows == MCP26_MR && k + depth <= CONV_FEW_TAPS && !is_edge &&
+        side >= s.stride_w - 1)
+        conv_few_pack_row(x + top * l->st.row + side, s.stride_w, l->offsets + k, depth, packed);
+    else if (is_edge)
         conv_few_gather(s, x, l->st, packed, rows, top, side, k, depth, 1);
     else if (rows == MCP26_MR)
         conv_few_gather(s, x, l->st, packed, MCP26_MR, top, side, k, depth, 0);
@@ -84,20 +126,6 @@ MCP26_INLINE void conv_few_patch(conv_shape s, const float *x, conv_strides st, 
                 *patch++ = is_here ? x[c * st.channel + line * st.row + at * st.column] : 0.0f;
             }
         }
-    }
-}
-
-/* Where taps from ... from+count-1 are, the first tap's place being 0, `down` rows from one to the next. */
-MCP26_INLINE void conv_few_offsets(conv_shape s, conv_strides st, int64_t down, int64_t from, int64_t count,
-                                   int64_t *offsets) {
-    int64_t kw = from % s.kernel_w, kh = from / s.kernel_w % s.kernel_h, c = from / s.kernel_w / s.kernel_h;
-    for (int64_t i = 0; i < count; i++) {
-        offsets[i] = c * st.channel + kh * down * st.row + kw * s.dilation_w * st.column;
-        if (++kw < s.kernel_w) continue;
-        kw = 0;
-        if (++kh < s.kernel_h) continue;
-        kh = 0;
-        c++;
     }
 }
 
@@ -163,9 +191,11 @@ MCP26_INLINE void conv_few_f32(conv_shape s, const float *x, conv_strides st, co
                       .ldc = s.y_pixel, .args = args};
     tile_rows cut = tile_cut(s.out_w, TILE_FEW);
 #if TILE_PACKS
-    conv_few_left left = {s, x, st};
+    int64_t offsets[CONV_FEW_TAPS];
+    conv_few_left left = {s, x, st, offsets};
     t.left = &left;
     t.depth = s.in_c * s.kernel_h * s.kernel_w;
+    conv_few_offsets(s, st, s.dilation_h, 0, mcp26_min(CONV_FEW_TAPS, t.depth), offsets);
 #else
     conv_few_places places;
     conv_few_place(s, st, &places);

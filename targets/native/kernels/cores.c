@@ -3,7 +3,7 @@
  */
 #include "tile.h"
 
-enum { CORE_VECTORS = 8 };
+enum { CORE_VECTORS = 8, PACKED_ROUND = 4 /* fours of columns a round */ };
 
 /* Where vector j of a row of B is. */
 MCP26_INLINE int64_t tile_place(int64_t j, int64_t panel_stride) {
@@ -230,26 +230,48 @@ MCP26_INLINE const float *packed_load(int64_t rows, v4f *four, const float *a) {
     return a;
 }
 
+/* The next four columns of packed rows times a panel. What follows has to wait for these sums: or clang would load what
+ * it needs early, and there are no registers for it. */
+MCP26_INLINE void packed_four(int64_t rows, tile_vector *acc, const float **packed, const float **b) {
+    v4f four[MCP26_MR];
+    *packed = packed_load(rows, four, *packed);
+    *b = core_four(rows, acc, four, *b);
+    MCP26_UNROLL for (int64_t i = 0; i < rows; i++) {
+        v4f low = __builtin_shufflevector(acc[i], acc[i], 0, 1, 2, 3);
+        v4f high = __builtin_shufflevector(acc[i], acc[i], 4, 5, 6, 7);
+        __asm__ volatile("" : "+w"(low), "+w"(high));
+        acc[i] = __builtin_shufflevector(low, high, 0, 1, 2, 3, 4, 5, 6, 7);
+    }
+    __asm__ volatile("" ::: "memory");
+}
+
+/* One of the columns of A in `four` times row `lane` of a panel. */
+MCP26_INLINE void packed_one(int64_t rows, tile_vector *acc, const v4f *four, int64_t lane, const float *b) {
+    tile_vector row = tile_load(b + lane * MCP26_NR);
+    core_lane(rows, 1, acc, four, lane, &row);
+}
+
+/* acc += packed rows x a panel. */
+MCP26_INLINE void packed_product(int64_t rows, tile_vector *acc, const float *packed, int64_t depth, const float *b) {
+    int64_t rounds = depth / (4 * PACKED_ROUND), fours = depth / 4 % PACKED_ROUND, over = depth % 4;
+    MCP26_ROLL for (; rounds != 0; rounds--) {
+        MCP26_UNROLL for (int64_t i = 0; i < PACKED_ROUND; i++) packed_four(rows, acc, &packed, &b);
+    }
+    MCP26_ROLL for (; fours != 0; fours--) packed_four(rows, acc, &packed, &b);
+    if (over > 0) {
+        v4f four[MCP26_MR];
+        packed_load(rows, four, packed);
+        packed_one(rows, acc, four, 0, b);
+        if (over > 1) packed_one(rows, acc, four, 1, b);
+        if (over > 2) packed_one(rows, acc, four, 2, b);
+    }
+}
+
 MCP26_INLINE void packed_sum(int64_t rows, float *sums, const float *packed, int64_t depth, const float *b,
                              int64_t goes_on) {
     tile_vector acc[MCP26_MR];
-    v4f four[MCP26_MR];
     tile_begin(acc, rows, sums, goes_on);
-    int64_t rest = depth / 4, over = depth % 4;
-    if (rest > 0) {
-        do {
-            packed = packed_load(rows, four, packed);
-            b = core_four(rows, acc, four, b);
-        } while (--rest);
-    }
-    if (over > 0) {
-        packed_load(rows, four, packed);
-        MCP26_UNROLL for (int64_t lane = 0; lane < 3; lane++) {
-            if (lane >= over) break;
-            tile_vector row = tile_load(b + lane * MCP26_NR);
-            core_lane(rows, 1, acc, four, lane, &row);
-        }
-    }
+    packed_product(rows, acc, packed, depth, b);
     MCP26_UNROLL for (int64_t i = 0; i < rows; i++) tile_store(sums + i * TILE_LANES, acc[i]);
 }
 
@@ -269,21 +291,61 @@ void mcp26_packed(int64_t rows, float *sums, const float *packed, int64_t depth,
     TILE_HEIGHTS_1(CALL_PACKED)
 }
 
-MCP26_INLINE void pack_rows(int64_t rows, float *packed, const float *const *a, int64_t depth) {
-    for (int64_t i = 0; i < rows; i++, packed += 4) {
-        const float *from = a[i];
-        float *to = packed;
-        int64_t rest = depth;
-        MCP26_ROLL for (; rest >= 16; rest -= 16, to += 16 * rows) {
-            v4f four[4];
-            from = core_load_4(four, from);
-            MCP26_UNROLL for (int64_t j = 0; j < 4; j++) __builtin_memcpy(to + 4 * rows * j, &four[j], sizeof four[j]);
+MCP26_INLINE void packed_parts(int64_t rows, float *sums, const float *packed, int64_t depth, int64_t chain,
+                               const float *b) {
+    tile_vector acc[MCP26_MR];
+    MCP26_ROLL for (int64_t k = 0; k < depth || k == 0; k += chain) {
+        tile_begin(acc, rows, sums, 0);
+        packed_product(rows, acc, packed + k * rows, mcp26_min(chain, depth - k), b + k * MCP26_NR);
+        if (k > 0) {
+            MCP26_UNROLL for (int64_t i = 0; i < rows; i++) acc[i] = tile_load(sums + i * TILE_LANES) + acc[i];
         }
-        MCP26_ROLL for (; rest >= 4; rest -= 4, from += 4, to += 4 * rows) __builtin_memcpy(to, from, 4 * sizeof *to);
-        MCP26_UNROLL for (int64_t j = 0; j < 3; j++) {
-            if (j < rest) to[j] = from[j];
+        MCP26_UNROLL for (int64_t i = 0; i < rows; i++) tile_store(sums + i * TILE_LANES, acc[i]);
+    }
+}
+
+#define DEFINE_PACKED_PARTS(V, R)                                                                                    \
+    static __attribute__((noinline)) void parts_##R(float *sums, const float *packed, int64_t depth, int64_t chain,  \
+                                                    const float *b) {                                                \
+        packed_parts(R, sums, packed, depth, chain, b);                                                              \
+    }
+#define CALL_PACKED_PARTS(V, R) \
+    if (rows == R) parts_##R(sums, packed, depth, chain, b);
+TILE_HEIGHTS_1(DEFINE_PACKED_PARTS)
+void mcp26_packed_parts(int64_t rows, float *sums, const float *packed, int64_t depth, int64_t chain, const float *b) {
+    TILE_HEIGHTS_1(CALL_PACKED_PARTS)
+}
+
+/* Rows i ... i+pair-1; `pair` is 1 or 2. */
+MCP26_INLINE void pack_pair(int64_t rows, int64_t pair, float *packed, const float *const *a, int64_t depth) {
+    const float *from[2];
+    MCP26_UNROLL for (int64_t i = 0; i < pair; i++) from[i] = a[i];
+    MCP26_ROLL for (; depth >= 16; depth -= 16, packed += 16 * rows) {
+        v4f four[2][4];
+        MCP26_UNROLL for (int64_t i = 0; i < pair; i++) from[i] = core_load_4(four[i], from[i]);
+        MCP26_UNROLL for (int64_t j = 0; j < 4; j++) {
+            MCP26_UNROLL for (int64_t i = 0; i < pair; i++) {
+                __builtin_memcpy(packed + 4 * (rows * j + i), &four[i][j], sizeof four[i][j]);
+            }
         }
     }
+    MCP26_ROLL for (; depth >= 4; depth -= 4, packed += 4 * rows) {
+        MCP26_UNROLL for (int64_t i = 0; i < pair; i++) {
+            __builtin_memcpy(packed + 4 * i, from[i], 4 * sizeof *packed);
+            from[i] += 4;
+        }
+    }
+    MCP26_UNROLL for (int64_t i = 0; i < pair; i++) {
+        MCP26_UNROLL for (int64_t j = 0; j < 3; j++) {
+            if (j < depth) packed[4 * i + j] = from[i][j];
+        }
+    }
+}
+
+MCP26_INLINE void pack_rows(int64_t rows, float *packed, const float *const *a, int64_t depth) {
+    int64_t i = 0;
+    MCP26_ROLL for (; i + 2 <= rows; i += 2) pack_pair(rows, 2, packed + 4 * i, a + i, depth);
+    if (i < rows) pack_pair(rows, 1, packed + 4 * i, a + i, depth);
 }
 
 void mcp26_pack(int64_t rows, float *packed, const float *const *a, int64_t depth) {
@@ -309,7 +371,6 @@ void mcp26_pack(int64_t rows, float *packed, const float *const *a, int64_t dept
     }
 DEFINE_FEW_WIDTH(1)
 DEFINE_FEW_WIDTH(2)
-#endif
 
 /* Chains of `chain` columns, whose sums are added in order. */
 MCP26_INLINE void tile_sum_parts(int64_t rows, int64_t vectors, float *sums, const float *const *a, int64_t depth,
@@ -350,6 +411,7 @@ MCP26_INLINE void tile_sum_parts(int64_t rows, int64_t vectors, float *sums, con
     }
 DEFINE_PARTS_WIDTH(1)
 DEFINE_PARTS_WIDTH(2)
+#endif
 
 #define DEFINE_STRIP(V, R)                                                                                            \
     static __attribute__((noinline)) void strip_##R##x##V(const float *a, int64_t lda, int64_t depth, const float *b, \

@@ -80,6 +80,8 @@ enum {
     TILE_BLOCK = 8,                         /* tiles of a block, at least, where each block fetches all weights */
     TILE_UNIT_WORK = 1 << 19,               /* multiply-adds that are worth a unit of their own */
     TILE_PACKED_WORK = 1 << 21,             /* the same where rows are packed once a unit */
+    TILE_PACKED_UNITS = 16,                 /* units that a larger product is cut into */
+    TILE_PACKED_GROUP = 3 << 15,            /* floats of panels that meet packed rows, at most */
     TILE_BLOCK_WORK = 1 << 18,              /* multiply-adds of a block of rows that may be any */
     TILE_GROUP = 1 << 15,                   /* floats of a group of panels */
     TILE_KEPT = 1 << 17,                    /* floats of an operand that stays in the second cache */
@@ -145,7 +147,6 @@ MCP26_INLINE void tile_core(int64_t rows, int64_t vectors, int64_t columns, floa
 enum {
     PACKED_DEPTH = 256, /* columns that are packed at once */
     PACKED_PANELS = 16, /* panels that meet them at once */
-    PACKED_WORTH = 3,   /* panels, at least, for which packing pays */
     PACKED_SUMS = MCP26_MR * MCP26_NR
 };
 
@@ -158,6 +159,11 @@ __attribute__((visibility("hidden"))) void mcp26_pack(int64_t rows, float *packe
 __attribute__((visibility("hidden"))) void mcp26_packed(int64_t rows, float *sums, const float *packed, int64_t depth,
                                                         const float *b, int64_t panel_stride, int64_t panels,
                                                         int64_t goes_on);
+
+/* sums[i][j] = the product of row i and column j of one panel, where each `chain` columns, a multiple of 4, are a chain
+ * of their own, whose sums are added in order: rounding errors grow with the root of a chain's length. */
+__attribute__((visibility("hidden"))) void mcp26_packed_parts(int64_t rows, float *sums, const float *packed,
+                                                              int64_t depth, int64_t chain, const float *b);
 #else
 /* Cores with one tap, where column k of A is at offsets[k] and b_step is MCP26_NR; up to TILE_FEW rows. */
 #define TILE_DECLARE_FEW(V)                                                                                           \
@@ -172,9 +178,8 @@ MCP26_INLINE void tile_few(int64_t rows, int64_t vectors, float *sums, const flo
     if (vectors == 1) mcp26_few_1(rows, sums, a, offsets, depth, b, panel_stride, goes_on);
     if (vectors == 2) mcp26_few_2(rows, sums, a, offsets, depth, b, panel_stride, goes_on);
 }
-#endif
 
-/* The same with one tap and b_step MCP26_NR, where each `chain` columns of A are a chain of their own, whose sums are
+/* Cores with one tap and b_step MCP26_NR, where each `chain` columns of A are a chain of their own, whose sums are
  * added in order: rounding errors grow with the root of a chain's length. With each chain `share` rows of the panels at
  * `ahead` are fetched, for what comes next. */
 #define TILE_DECLARE_PARTS(V)                                                                                         \
@@ -190,6 +195,7 @@ MCP26_INLINE void tile_parts(int64_t rows, int64_t vectors, float *sums, const f
     if (vectors == 1) mcp26_parts_1(rows, sums, a, depth, chain, b, panel_stride, ahead, share);
     if (vectors == 2) mcp26_parts_2(rows, sums, a, depth, chain, b, panel_stride, ahead, share);
 }
+#endif
 
 /* A strip of tiles whose rows are `lda` apart, stored where they belong:
  *
@@ -328,9 +334,11 @@ MCP26_INLINE tile_plan tile_plan_of(int64_t rows, int64_t columns, int64_t depth
     int64_t group = mcp26_ceil_div(mcp26_ceil_div(panels, mcp26_ceil_div(panels, most)), flight) * flight;
     if (TILE_PACKS) { /* few blocks of rows, whose packing is worth its while */
         int64_t blocks = mcp26_max(1, cut.tiles / TILE_BLOCK), work = mcp26_max(1, rows / blocks * panel);
-        int64_t least = rows > TILE_LOW ? TILE_PACKED_WORK : TILE_UNIT_WORK;
-        int64_t wide = mcp26_max(1, mcp26_min(panels, mcp26_ceil_div(least, work * flight) * flight));
-        return (tile_plan){cut, blocks, wide, mcp26_ceil_div(panels, wide), 0};
+        int64_t least = mcp26_ceil_div(TILE_PACKED_WORK, work), share = panels * blocks / TILE_PACKED_UNITS;
+        int64_t wide = mcp26_max(1, mcp26_min(mcp26_max(least, share), TILE_PACKED_GROUP / panel));
+        int64_t groups = mcp26_ceil_div(panels, mcp26_min(panels, rows <= TILE_LOW ? worth : wide));
+        group = mcp26_ceil_div(mcp26_ceil_div(panels, groups), flight) * flight;
+        return (tile_plan){cut, blocks, group, mcp26_ceil_div(panels, group), 0};
     }
     int64_t is_left_kept = left <= TILE_KEPT, is_right_kept = panels * panel <= TILE_KEPT;
     int64_t is_free = is_left_kept || is_right_kept;
@@ -401,7 +409,7 @@ MCP26_INLINE void tile_units_pack(tile_product t, tile_source source, tile_packe
         int64_t last = mcp26_min(t.columns, first + plan.group * MCP26_NR);
         int64_t from = block * tiles / plan.blocks, to = (block + 1) * tiles / plan.blocks;
 #if TILE_PACKS
-        if (pack && t.rows > TILE_LOW && last - first > (PACKED_WORTH - 1) * MCP26_NR) {
+        if (pack && t.rows > TILE_LOW) {
             for (int64_t i = from; i < to; i++) {
                 tile_band(t, pack, epilogue, tile_top(cut, i), tile_top(cut, i + 1) - tile_top(cut, i), first, last);
             }

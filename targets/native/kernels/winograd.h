@@ -17,9 +17,9 @@
  *     packed[ceil(out_c / MCP26_NR)][T * T][in_c][MCP26_NR]
  *
  * A BLOCK of tiles, in row-major order over the batch, is transformed into V[T * T][tiles][in_c] in the worker's
- * scratch. Then for each tile of columns come the products of all points, M[T * T][tiles][columns], the transform back
- * and the epilogue: V and M stay in the second cache. UNITS are block x groups of columns; one call transforms its
- * input once for all groups of a block.
+ * scratch; where TILE_PACKS, rows of a product are written as PACKED ROWS at once. Then for each tile of columns come
+ * the products of all points, M[T * T][tiles][columns], the transform back and the epilogue: V and M stay in the second
+ * cache. UNITS are block x groups of columns; one call transforms its input once for all groups of a block.
  *
  * All transforms work lane by lane, so that results do not depend on the ISA or the split among threads.
  */
@@ -33,10 +33,12 @@ enum {
     WINOGRAD_SIDE = 2 * WINOGRAD_PAIRS + 2,  /* T at most */
     WINOGRAD_RUN = 8,                        /* tiles of a row that are transformed together */
     WINOGRAD_UNITS = 8,                      /* units that a layer of few blocks is cut into */
+    WINOGRAD_GRAIN = TILE_PACKS ? MCP26_MR : 1, /* tiles that blocks do not part: rows of a product */
     WINOGRAD_LINE = 16                       /* floats: what keeps points apart in a cache's sets */
 };
 
-/* `block`: tiles of a block, at most. `chain`: channels that are summed up in one chain, see tile_parts. */
+/* `block`: tiles of a block, at most. `chain`: channels, a multiple of 4, that are summed up in one chain, see
+ * tile_parts. */
 typedef struct {
     conv_shape s;
     int64_t pairs;
@@ -117,17 +119,21 @@ MCP26_INLINE void winograd_out(int64_t q, const winograd_constants *c, const til
     }
 }
 
-/* What follows from a shape: tiles down, across and in all, blocks, groups of columns; floats from one point of V to
- * the next, from one tile of V to the next, from one point of M to the next. */
+/* What follows from a shape: tiles down, across and in all, these cut into grains, blocks, groups of columns; floats from
+ * one point of V to the next, from one tile of V to the next, from one point of M to the next. */
 typedef struct {
-    int64_t size, side, down, across, tiles, blocks, groups, v_point, v_tile, m_point;
+    int64_t size, side, down, across, tiles;
+    tile_rows grains;
+    int64_t blocks, groups, v_point, v_tile, m_point;
 } winograd_plan;
 
 MCP26_INLINE winograd_plan winograd_plan_of(winograd_shape w) {
     winograd_plan p = {.size = 2 * w.pairs, .side = 2 * w.pairs + 2};
     p.down = mcp26_ceil_div(w.s.out_h, p.size), p.across = mcp26_ceil_div(w.s.out_w, p.size);
     p.tiles = w.s.batch * p.down * p.across;
-    p.blocks = mcp26_ceil_div(p.tiles, w.block);
+    int64_t grain = mcp26_min(WINOGRAD_GRAIN, w.block);
+    p.grains = tile_cut(p.tiles, grain);
+    p.blocks = p.tiles == 0 ? 0 : mcp26_ceil_div(p.grains.tiles, w.block / grain);
     p.groups = mcp26_min(mcp26_ceil_div(w.s.out_c, TILE_WIDTH), mcp26_ceil_div(WINOGRAD_UNITS, mcp26_max(1, p.blocks)));
     p.v_tile = mcp26_ceil_div(w.s.in_c, TILE_LANES) * TILE_LANES;
     p.v_point = w.block * p.v_tile + WINOGRAD_LINE;
@@ -162,9 +168,43 @@ MCP26_INLINE void winograd_columns(winograd_shape w, const winograd_constants *c
     }
 }
 
+/* How the tiles of a block are cut into rows of products. */
+MCP26_INLINE tile_rows winograd_cut(int64_t tiles, int64_t vectors) {
+    return tile_cut(tiles, vectors == 1 ? TILE_SLIM : MCP26_MR);
+}
+
+/* Where one point of a tile lies in V: channel n is at `at` + n * `rows`, fours of channels are 4 * `rows` apart. */
+typedef struct {
+    int64_t at, rows;
+} winograd_place;
+
+/* That of tile t of a block of so many. */
+MCP26_INLINE winograd_place winograd_place_of(winograd_plan p, int64_t tiles, int64_t t) {
+#if TILE_PACKS
+    tile_rows cut = winograd_cut(tiles, TILE_VECTORS);
+    int64_t tall = cut.taller * (cut.low + 1), rows = t < tall ? cut.low + 1 : cut.low, row = t < tall ? t : t - tall;
+    return (winograd_place){(t - row % rows) * p.v_tile + row % rows * 4, rows};
+#else
+    (void)tiles;
+    return (winograd_place){t * p.v_tile, 1};
+#endif
+}
+
+MCP26_INLINE void winograd_put(float *to, winograd_place place, tile_vector v) {
+#if TILE_PACKS
+    MCP26_UNROLL for (int64_t i = 0; i < TILE_LANES / 4; i++) {
+        __builtin_memcpy(to + i * 4 * place.rows, (const float *)&v + 4 * i, 4 * sizeof *to);
+    }
+#else
+    (void)place;
+    tile_store(to, v);
+#endif
+}
+
 /* V of `count` tiles of one row of tiles, whose input starts at (`top`, `left`) of an item at x. */
 MCP26_INLINE void winograd_run_in(winograd_shape w, winograd_plan p, const winograd_constants *c, const float *x,
-                                  int64_t top, int64_t left, int64_t count, tile_vector *strip, float *v) {
+                                  int64_t top, int64_t left, int64_t count, tile_vector *strip,
+                                  const winograd_place *places, float *v) {
     int64_t columns = count * p.size + 2;
     int64_t first = mcp26_max(0, -top), last = mcp26_min(p.side, w.s.in_h - top);
     int64_t from = mcp26_min(mcp26_max(0, -left), columns), to = mcp26_max(from, mcp26_min(columns, w.s.in_w - left));
@@ -183,8 +223,8 @@ MCP26_INLINE void winograd_run_in(winograd_shape w, winograd_plan p, const winog
             MCP26_ROLL for (int64_t i = 0; i < p.side; i++) {
                 tile_vector out[WINOGRAD_SIDE];
                 winograd_in(w.pairs, c, strip + i * columns + t * p.size, out);
-                float *to_v = v + i * p.side * p.v_point + t * p.v_tile + n;
-                MCP26_UNROLL for (int64_t j = 0; j < p.side; j++) tile_store(to_v + j * p.v_point, out[j]);
+                float *to = v + i * p.side * p.v_point + places[t].at + n * places[t].rows;
+                MCP26_UNROLL for (int64_t j = 0; j < p.side; j++) winograd_put(to + j * p.v_point, places[t], out[j]);
             }
         }
     }
@@ -196,8 +236,10 @@ MCP26_INLINE void winograd_block_in(winograd_shape w, winograd_plan p, const win
     for (int64_t t = begin; t < end;) {
         int64_t column = t % p.across, row = t / p.across % p.down, item = t / p.across / p.down;
         int64_t count = mcp26_min(mcp26_min(p.across - column, end - t), WINOGRAD_RUN);
+        winograd_place places[WINOGRAD_RUN];
+        for (int64_t i = 0; i < count; i++) places[i] = winograd_place_of(p, end - begin, t - begin + i);
         winograd_run_in(w, p, c, x + item * w.s.in_h * w.s.in_w * w.s.x_pixel, row * p.size - w.s.pad_top,
-                        column * p.size - w.s.pad_left, count, strip, v + (t - begin) * p.v_tile);
+                        column * p.size - w.s.pad_left, count, strip, places, v);
         t += count;
     }
 }
@@ -238,11 +280,15 @@ MCP26_INLINE void winograd_strip(winograd_shape w, winograd_plan p, const winogr
                                  tile_vector *strip, float *y, mcp26_epilogue epilogue, const void *const *args) {
     int64_t points = p.side * p.side, panel_stride = points * w.s.in_c * MCP26_NR;
     int64_t vectors = columns <= TILE_LANES ? 1 : TILE_VECTORS;
-    tile_rows cut = tile_cut(end - begin, vectors == 1 ? TILE_SLIM : MCP26_MR);
+    tile_rows cut = winograd_cut(end - begin, vectors);
     for (int64_t i = 0; i < points; i++) {
         const float *b = u + n / MCP26_NR * panel_stride + i * w.s.in_c * MCP26_NR;
         for (int64_t k = 0; k < cut.tiles; k++) {
             int64_t t = tile_top(cut, k), rows = tile_top(cut, k + 1) - t;
+#if TILE_PACKS
+            mcp26_packed_parts(rows, m + i * p.m_point + t * TILE_LANES, v + i * p.v_point + t * p.v_tile, w.s.in_c,
+                               w.chain, b);
+#else
             const float *a[TILE_ROWS]; /* some beyond the tile */
             MCP26_UNROLL for (int64_t r = 0; r < TILE_ROWS; r++) a[r] = v + i * p.v_point + (t + r) * p.v_tile;
             /* Each tile of rows fetches its share of the next point's weights, which follow these. */
@@ -250,6 +296,7 @@ MCP26_INLINE void winograd_strip(winograd_shape w, winograd_plan p, const winogr
             const float *ahead = b + (w.s.in_c + k * mcp26_ceil_div(w.s.in_c, w.chain) * share) * MCP26_NR;
             tile_parts(rows, vectors, m + i * p.m_point + t * vectors * TILE_LANES, a, w.s.in_c, w.chain, b,
                        panel_stride, ahead, share);
+#endif
         }
     }
     for (int64_t t = begin; t < end; t++) {
@@ -285,7 +332,8 @@ MCP26_INLINE void winograd_f32(winograd_shape w, const float *x, const float *u,
     int64_t tiles = mcp26_ceil_div(w.s.out_c, TILE_WIDTH), ready = -1;
     for (int64_t unit = begin; unit < end; unit++) {
         int64_t block = unit / p.groups, group = unit % p.groups;
-        int64_t first = block * p.tiles / p.blocks, last = (block + 1) * p.tiles / p.blocks;
+        int64_t first = tile_top(p.grains, block * p.grains.tiles / p.blocks);
+        int64_t last = tile_top(p.grains, (block + 1) * p.grains.tiles / p.blocks);
         if (block != ready) winograd_block_in(w, p, &c, x, first, last, strip, v);
         ready = block;
         int64_t until = mcp26_min(w.s.out_c, (group + 1) * tiles / p.groups * TILE_WIDTH);
