@@ -7,6 +7,7 @@ pipes for their own instructions, of which a round must take at most a ninth par
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -66,7 +67,7 @@ def model() -> bytes:
 def built(precision: str, folder: Path) -> dict[str, list[Instruction]]:
     """The functions of the artifact's code."""
     target = find_target("rock5b")
-    options = {} if precision == "fp32" else {"precision": precision}
+    options: dict[str, Any] = {} if precision == "fp32" else {"precision": precision}
     mcpc.compile(model(), target.name, folder / "m.mcp26bin", emit=folder / "emit", golden=0, **options)
     elf = folder / "code.so"
     elf.write_bytes(link_variant(read_sources(folder / "emit" / "c"), target, target.variants[0]))

@@ -372,25 +372,28 @@ void mcp26_pack(int64_t rows, float *packed, const float *const *a, int64_t dept
 DEFINE_FEW_WIDTH(1)
 DEFINE_FEW_WIDTH(2)
 
-/* Chains of `chain` columns, whose sums are added in order. */
+/* Chains of `chain` columns, whose sums are added in order; fetches are spread over them. */
 MCP26_INLINE void tile_sum_parts(int64_t rows, int64_t vectors, float *sums, const float *const *a, int64_t depth,
                                  int64_t chain, const float *b, int64_t panel_stride, const float *ahead,
                                  int64_t share) {
     const float *left[TILE_ROWS];
+    float part[TILE_SUMS] __attribute__((aligned(64)));
     MCP26_UNROLL for (int64_t i = 0; i < rows; i++) left[i] = a[i];
-    for (int64_t k = 0; k < depth || k == 0; k += chain, b += chain * MCP26_NR) {
-        float part[TILE_SUMS] __attribute__((aligned(64)));
+    for (int64_t k = 0, end = 0; k < depth || k == 0; k += TILE_STEP, b += TILE_STEP * MCP26_NR) {
+        int64_t starts = k == end;
+        if (starts) end = k + chain;
         for (int64_t i = 0; i < share; i++, ahead += MCP26_NR) {
             MCP26_UNROLL for (int64_t j = 0; j < vectors; j++) {
                 __builtin_prefetch(ahead + tile_place(j, panel_stride), 0, 2);
             }
         }
-        tile_sum(rows, vectors, part, vectors * TILE_LANES, left, 1, mcp26_min(chain, depth - k), 0, NULL, b, MCP26_NR,
-                 panel_stride, 0, b);
-        MCP26_UNROLL for (int64_t i = 0; i < rows; i++) left[i] += chain;
+        tile_sum(rows, vectors, part, vectors * TILE_LANES, left, 1, mcp26_min(TILE_STEP, depth - k), 0, NULL, b,
+                 MCP26_NR, panel_stride, !starts, b);
+        MCP26_UNROLL for (int64_t i = 0; i < rows; i++) left[i] += TILE_STEP;
+        if (k + TILE_STEP < mcp26_min(end, depth)) continue;
         MCP26_UNROLL for (int64_t i = 0; i < rows * vectors; i++) {
             tile_vector sum = tile_load(part + i * TILE_LANES);
-            tile_store(sums + i * TILE_LANES, k == 0 ? sum : tile_load(sums + i * TILE_LANES) + sum);
+            tile_store(sums + i * TILE_LANES, end == chain ? sum : tile_load(sums + i * TILE_LANES) + sum);
         }
     }
 }

@@ -180,8 +180,9 @@ MCP26_INLINE void tile_few(int64_t rows, int64_t vectors, float *sums, const flo
 }
 
 /* Cores with one tap and b_step MCP26_NR, where each `chain` columns of A are a chain of their own, whose sums are
- * added in order: rounding errors grow with the root of a chain's length. With each chain `share` rows of the panels at
- * `ahead` are fetched, for what comes next. */
+ * added in order: rounding errors grow with the root of a chain's length. With each TILE_STEP columns, of which a chain
+ * is a multiple, `share` rows of the panels at `ahead` are fetched, for what comes next. */
+enum { TILE_STEP = 16 };
 #define TILE_DECLARE_PARTS(V)                                                                                         \
     __attribute__((visibility("hidden"))) void mcp26_parts_##V(int64_t rows, float *sums, const float *const *a,     \
                                                                int64_t depth, int64_t chain, const float *b,         \

@@ -37,8 +37,8 @@ enum {
     WINOGRAD_LINE = 16                       /* floats: what keeps points apart in a cache's sets */
 };
 
-/* `block`: tiles of a block, at most. `chain`: channels, a multiple of 4, that are summed up in one chain, see
- * tile_parts. */
+/* `block`: tiles of a block, at most. `chain`: channels, a multiple of 16, that are summed up in one chain:
+ * rounding errors grow with the root of its length. */
 typedef struct {
     conv_shape s;
     int64_t pairs;
@@ -292,8 +292,8 @@ MCP26_INLINE void winograd_strip(winograd_shape w, winograd_plan p, const winogr
             const float *a[TILE_ROWS]; /* some beyond the tile */
             MCP26_UNROLL for (int64_t r = 0; r < TILE_ROWS; r++) a[r] = v + i * p.v_point + (t + r) * p.v_tile;
             /* Each tile of rows fetches its share of the next point's weights, which follow these. */
-            int64_t share = mcp26_ceil_div(w.chain, cut.tiles);
-            const float *ahead = b + (w.s.in_c + k * mcp26_ceil_div(w.s.in_c, w.chain) * share) * MCP26_NR;
+            int64_t share = mcp26_ceil_div(TILE_STEP, cut.tiles);
+            const float *ahead = b + (w.s.in_c + k * mcp26_ceil_div(w.s.in_c, TILE_STEP) * share) * MCP26_NR;
             tile_parts(rows, vectors, m + i * p.m_point + t * vectors * TILE_LANES, a, w.s.in_c, w.chain, b,
                        panel_stride, ahead, share);
 #endif
