@@ -178,15 +178,15 @@ typedef struct {
     int64_t at, rows;
 } winograd_place;
 
-/* That of tile t of a block of so many. */
-MCP26_INLINE winograd_place winograd_place_of(winograd_plan p, int64_t tiles, int64_t t) {
+/* That of tile t of a block of so many, each of which takes `v_tile` floats a point. */
+MCP26_INLINE winograd_place winograd_place_of(int64_t tiles, int64_t t, int64_t v_tile) {
 #if TILE_PACKS
     tile_rows cut = winograd_cut(tiles, TILE_VECTORS);
     int64_t tall = cut.taller * (cut.low + 1), rows = t < tall ? cut.low + 1 : cut.low, row = t < tall ? t : t - tall;
-    return (winograd_place){(t - row % rows) * p.v_tile + row % rows * 4, rows};
+    return (winograd_place){(t - row % rows) * v_tile + row % rows * 4, rows};
 #else
     (void)tiles;
-    return (winograd_place){t * p.v_tile, 1};
+    return (winograd_place){t * v_tile, 1};
 #endif
 }
 
@@ -237,7 +237,7 @@ MCP26_INLINE void winograd_block_in(winograd_shape w, winograd_plan p, const win
         int64_t column = t % p.across, row = t / p.across % p.down, item = t / p.across / p.down;
         int64_t count = mcp26_min(mcp26_min(p.across - column, end - t), WINOGRAD_RUN);
         winograd_place places[WINOGRAD_RUN];
-        for (int64_t i = 0; i < count; i++) places[i] = winograd_place_of(p, end - begin, t - begin + i);
+        for (int64_t i = 0; i < count; i++) places[i] = winograd_place_of(end - begin, t - begin + i, p.v_tile);
         winograd_run_in(w, p, c, x + item * w.s.in_h * w.s.in_w * w.s.x_pixel, row * p.size - w.s.pad_top,
                         column * p.size - w.s.pad_left, count, strip, places, v);
         t += count;
@@ -274,6 +274,25 @@ MCP26_INLINE void winograd_tile_out(winograd_shape w, winograd_plan p, const win
     }
 }
 
+/* The products of one point, whose tiles lie at v, with the panels at b: m[tiles][vectors * TILE_LANES]. */
+MCP26_INLINE void winograd_products(tile_rows cut, int64_t vectors, int64_t depth, int64_t chain, const float *v,
+                                    int64_t v_tile, const float *b, int64_t panel_stride, float *m) {
+    for (int64_t k = 0; k < cut.tiles; k++) {
+        int64_t t = tile_top(cut, k), rows = tile_top(cut, k + 1) - t;
+#if TILE_PACKS
+        (void)panel_stride;
+        mcp26_packed_parts(rows, m + t * vectors * TILE_LANES, v + t * v_tile, depth, chain, b);
+#else
+        const float *a[TILE_ROWS]; /* some beyond the tile */
+        MCP26_UNROLL for (int64_t r = 0; r < TILE_ROWS; r++) a[r] = v + (t + r) * v_tile;
+        /* Each tile of rows fetches its share of the next point's weights, which follow these. */
+        int64_t share = mcp26_ceil_div(TILE_STEP, cut.tiles);
+        const float *ahead = b + (depth + k * mcp26_ceil_div(depth, TILE_STEP) * share) * MCP26_NR;
+        tile_parts(rows, vectors, m + t * vectors * TILE_LANES, a, depth, chain, b, panel_stride, ahead, share);
+#endif
+    }
+}
+
 /* Columns n ... n + `columns`-1, at most TILE_WIDTH, of tiles begin ... end-1. */
 MCP26_INLINE void winograd_strip(winograd_shape w, winograd_plan p, const winograd_constants *c, const float *v,
                                  const float *u, float *m, int64_t begin, int64_t end, int64_t n, int64_t columns,
@@ -283,21 +302,8 @@ MCP26_INLINE void winograd_strip(winograd_shape w, winograd_plan p, const winogr
     tile_rows cut = winograd_cut(end - begin, vectors);
     for (int64_t i = 0; i < points; i++) {
         const float *b = u + n / MCP26_NR * panel_stride + i * w.s.in_c * MCP26_NR;
-        for (int64_t k = 0; k < cut.tiles; k++) {
-            int64_t t = tile_top(cut, k), rows = tile_top(cut, k + 1) - t;
-#if TILE_PACKS
-            mcp26_packed_parts(rows, m + i * p.m_point + t * TILE_LANES, v + i * p.v_point + t * p.v_tile, w.s.in_c,
-                               w.chain, b);
-#else
-            const float *a[TILE_ROWS]; /* some beyond the tile */
-            MCP26_UNROLL for (int64_t r = 0; r < TILE_ROWS; r++) a[r] = v + i * p.v_point + (t + r) * p.v_tile;
-            /* Each tile of rows fetches its share of the next point's weights, which follow these. */
-            int64_t share = mcp26_ceil_div(TILE_STEP, cut.tiles);
-            const float *ahead = b + (w.s.in_c + k * mcp26_ceil_div(w.s.in_c, TILE_STEP) * share) * MCP26_NR;
-            tile_parts(rows, vectors, m + i * p.m_point + t * vectors * TILE_LANES, a, w.s.in_c, w.chain, b,
-                       panel_stride, ahead, share);
-#endif
-        }
+        winograd_products(cut, vectors, w.s.in_c, w.chain, v + i * p.v_point, p.v_tile, b, panel_stride,
+                          m + i * p.m_point);
     }
     for (int64_t t = begin; t < end; t++) {
         const float *from = m + (t - begin) * vectors * TILE_LANES;

@@ -23,7 +23,7 @@
 
 #include "winograd.h"
 
-/* `side`: T. `block`: tiles of a block, at most. `chain`: channels that are summed up in one chain, see tile_parts. */
+/* `side`: T. `block`: tiles of a block, at most. `chain`: as winograd_shape's. */
 typedef struct {
     conv_shape s;
     int64_t side;
@@ -58,7 +58,8 @@ MCP26_INLINE winograd_line_plan winograd_line_plan_of(winograd_line_shape w) {
 
 /* V of a tile, `lanes` channels of one vector: pixel i of the input is at x + i * step; first ... last-1 exist. */
 MCP26_INLINE void winograd_line_in(winograd_line_shape w, winograd_line_plan p, const winograd_constants *c,
-                                   const float *x, int64_t step, int64_t lanes, int64_t first, int64_t last, float *v) {
+                                   const float *x, int64_t step, int64_t lanes, int64_t first, int64_t last, winograd_place place,
+                                   float *v) {
     tile_vector d[WINOGRAD_SIDE], out[WINOGRAD_SIDE];
     d[2 * p.pairs + 1] = 0.0f; /* not used where infinity is no point */
     MCP26_UNROLL for (int64_t i = 0; i < w.side; i++) {
@@ -66,23 +67,25 @@ MCP26_INLINE void winograd_line_in(winograd_line_shape w, winograd_line_plan p, 
         if (i >= first && i < last) d[i] = winograd_load(x + i * step, lanes);
     }
     winograd_in(p.pairs, c, d, out);
-    MCP26_UNROLL for (int64_t i = 0; i < w.side; i++) tile_store(v + i * p.v_point, out[i]);
+    MCP26_UNROLL for (int64_t i = 0; i < w.side; i++) winograd_put(v + i * p.v_point, place, out[i]);
 }
 
 /* V of tiles begin ... end-1. */
 MCP26_INLINE void winograd_line_block_in(winograd_line_shape w, winograd_line_plan p, const winograd_constants *c,
                                          const float *x, int64_t begin, int64_t end, float *v) {
     int64_t step = p.inner * w.s.x_pixel;
-    for (int64_t t = begin; t < end; t++, v += p.v_tile) {
+    for (int64_t t = begin; t < end; t++) {
+        winograd_place place = winograd_place_of(end - begin, t - begin, p.v_tile);
         int64_t top = t / p.inner % p.across * p.size - p.pad, line = t / p.inner / p.across;
         int64_t first = mcp26_max(0, -top), last = mcp26_min(w.side, p.length - top);
         const float *from = x + ((line * p.length + top) * p.inner + t % p.inner) * w.s.x_pixel;
         MCP26_ROLL for (int64_t n = 0; n < w.s.in_c; n += TILE_LANES) {
             int64_t lanes = mcp26_min(TILE_LANES, w.s.in_c - n);
+            float *to = v + place.at + n * place.rows;
             if (first == 0 && last == w.side && lanes == TILE_LANES)
-                winograd_line_in(w, p, c, from + n, step, TILE_LANES, 0, w.side, v + n);
+                winograd_line_in(w, p, c, from + n, step, TILE_LANES, 0, w.side, place, to);
             else
-                winograd_line_in(w, p, c, from + n, step, lanes, first, last, v + n);
+                winograd_line_in(w, p, c, from + n, step, lanes, first, last, place, to);
         }
     }
 }
@@ -116,18 +119,11 @@ MCP26_INLINE void winograd_line_strip(winograd_line_shape w, winograd_line_plan 
                                       const float *v, const float *u, float *m, int64_t begin, int64_t end, int64_t n,
                                       int64_t columns, float *y, mcp26_epilogue epilogue, const void *const *args) {
     int64_t panel_stride = w.side * w.s.in_c * MCP26_NR, vectors = columns <= TILE_LANES ? 1 : TILE_VECTORS;
-    tile_rows cut = tile_cut(end - begin, vectors == 1 ? TILE_SLIM : MCP26_MR);
-    /* Each tile of rows fetches its share of the next point's weights, which follow these. */
-    int64_t share = mcp26_ceil_div(w.chain, cut.tiles), shares = mcp26_ceil_div(w.s.in_c, w.chain) * share;
+    tile_rows cut = winograd_cut(end - begin, vectors);
     for (int64_t i = 0; i < w.side; i++) {
         const float *b = u + n / MCP26_NR * panel_stride + i * w.s.in_c * MCP26_NR;
-        for (int64_t k = 0; k < cut.tiles; k++) {
-            int64_t t = tile_top(cut, k), rows = tile_top(cut, k + 1) - t;
-            const float *a[TILE_ROWS]; /* some beyond the tile */
-            MCP26_UNROLL for (int64_t r = 0; r < TILE_ROWS; r++) a[r] = v + i * p.v_point + (t + r) * p.v_tile;
-            tile_parts(rows, vectors, m + i * p.m_point + t * vectors * TILE_LANES, a, w.s.in_c, w.chain, b,
-                       panel_stride, b + (w.s.in_c + k * shares) * MCP26_NR, share);
-        }
+        winograd_products(cut, vectors, w.s.in_c, w.chain, v + i * p.v_point, p.v_tile, b, panel_stride,
+                          m + i * p.m_point);
     }
     for (int64_t t = begin; t < end; t++) {
         const float *from = m + (t - begin) * vectors * TILE_LANES;
