@@ -1,4 +1,4 @@
-/* cores.c: the cores of tile.h, the only code that is unrolled by the height of a tile. All sizes are run-time
+/* cores.c: the cores of tile.h, the code that is unrolled by each height of a tile. All sizes are run-time
  * variables, so that one copy serves every kernel of an image and is compiled once a processor.
  */
 #include "tile.h"

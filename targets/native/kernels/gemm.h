@@ -18,11 +18,6 @@ typedef struct {
 MCP26_INLINE void gemm_source(const void *left, float *sums, int64_t rows, int64_t vectors, int64_t m, const float *b,
                               int64_t panel_stride, int64_t columns, const float *ahead) {
     const gemm_left *g = left;
-    if (rows > (vectors == 1 ? TILE_SLIM : MCP26_MR)) {
-        tile_sum_strip(rows, vectors, g->a + m * g->lda, g->lda, g->depth, b, g->b_step, panel_stride, sums,
-                       vectors * TILE_LANES, 0);
-        return;
-    }
     const float *a[TILE_ROWS]; /* some beyond the tile */
     MCP26_UNROLL for (int64_t i = 0; i < TILE_ROWS; i++) a[i] = g->a + (m + i) * g->lda;
     int64_t width = vectors * TILE_LANES, missing = width - columns;
@@ -52,9 +47,6 @@ MCP26_INLINE void gemm_pack(const void *left, float *packed, int64_t rows, int64
 #define gemm_pack NULL
 #endif
 
-/* The `run` of a product with packed weights. */
-MCP26_INLINE int64_t gemm_run(int64_t depth) { return depth <= TILE_SHALLOW ? TILE_RUN : 1; }
-
 /* Units of gemm_f32: what `end` may be at most. */
 MCP26_INLINE int64_t gemm_f32_units(int64_t M, int64_t N, int64_t K) { return tile_units(M, N, K); }
 
@@ -63,8 +55,8 @@ MCP26_INLINE void gemm_f32(int64_t M, int64_t N, int64_t K, const float *a, int6
                            int64_t ldc, mcp26_epilogue epilogue, const void *const *args, int64_t begin, int64_t end) {
     gemm_left left = {a, lda, MCP26_NR, K, 0};
     tile_product t = {.rows = M, .columns = N, .depth = K, .left = &left, .b = packed,
-                      .panel_stride = K * MCP26_NR, .c = c, .ldc = ldc, .args = args, .run = gemm_run(K),
-                      .row_step = lda};
+                      .panel_stride = K * MCP26_NR, .c = c, .ldc = ldc, .args = args, .row_step = lda,
+                      .a = a};
     tile_units_pack(t, gemm_source, gemm_pack, epilogue, begin, end);
 }
 

@@ -34,8 +34,8 @@ MCP26_INLINE void separable_pointwise(int64_t count, int64_t N, int64_t K, const
                                       float *c, mcp26_epilogue epilogue, const void *const *args, int64_t row0) {
     gemm_left left = {a, K, MCP26_NR, K, 0};
     tile_product t = {.rows = count, .columns = N, .depth = K, .left = &left, .b = packed,
-                      .panel_stride = K * MCP26_NR, .c = c, .ldc = N, .args = args, .row0 = row0,
-                      .run = gemm_run(K)};
+                      .panel_stride = K * MCP26_NR, .c = c, .ldc = N, .args = args, .row0 = row0, .row_step = K,
+                      .a = a};
     tile_units_pack(t, gemm_source, gemm_pack, epilogue, 0, tile_units(count, N, K));
 }
 

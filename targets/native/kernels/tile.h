@@ -7,9 +7,10 @@
  * Every result is one chain of fused multiply-adds over k = 0 ... K-1, starting from +0, whatever the tile: results do
  * not depend on the ISA, on M, on the split among threads.
  *
- * CORES sum a tile of fixed height and width. They are the only code that is unrolled by height, take all sizes at run
- * time and are shared by the kernels of a translation unit. What surrounds them (which tiles there are, where rows of
- * the left operand lie, the epilogue) is inlined into each kernel, where literal sizes leave few of the cores in use.
+ * CORES sum a tile of fixed height and width. They are unrolled by height, take all sizes at run time and are shared by
+ * the kernels of a translation unit. What surrounds them (which tiles there are, where rows of the left operand lie, the
+ * epilogue) is inlined into each kernel, where literal sizes leave few of the cores in use. A kernel of small depth has
+ * a core of its own for whole tiles, which go through the epilogue from registers (tile_shallow).
  *
  * UNITS (begin, end of a kernel): the result is cut into row blocks x groups of panels, see tile_plan. A group stays in
  * the second cache; within a unit a band of rows, which the first cache holds, meets one strip of the group after
@@ -27,7 +28,6 @@
  * TILE_FINISH: rows that go through the epilogue together. TILE_PACKS: whether there are PACKED ROWS.
  * TILE_FETCHED: whether tiles are as wide as a cache line, so that none has touched what the next is going to write.
  * TILE_SPLIT: so many times lower and wider are tiles whose rows would evict one another from the first cache.
- * TILE_RUN: tiles that are summed one after the other before their epilogues, where a tile is too little to begin with.
  * TILE_HEIGHTS_V: the cores V registers across. TILE_HALVES: whether some are half a register across, since a processor
  * may take twice as long for a whole one. */
 #if defined(__AVX512F__)
@@ -36,7 +36,7 @@ typedef float tile_vector __attribute__((ext_vector_type(16)));
 #define MCP26_MR 12 /* 24 of 32 registers accumulate */
 #define TILE_HALVES 1
 enum { TILE_LANES = 16, TILE_VECTORS = 2, TILE_SLIM = 12, TILE_LOW = 4, TILE_FEW = 8, TILE_FINISH = 1 };
-enum { TILE_SPLIT = 2, TILE_FETCHED = 1, TILE_RUN = 1 };
+enum { TILE_SPLIT = 2, TILE_FETCHED = 1 };
 #define TILE_PACKS 0
 #define TILE_HEIGHTS_1(X) TILE_TO_8(X, 1) X(1, 9) X(1, 10) X(1, 11) X(1, 12)
 #define TILE_HEIGHTS_2(X) TILE_TO_8(X, 2) X(2, 9) X(2, 10) X(2, 11) X(2, 12)
@@ -48,7 +48,7 @@ typedef v8f tile_vector;
 #define MCP26_MR 6 /* 12 of 16 registers accumulate */
 #define TILE_HALVES 0
 enum { TILE_LANES = 8, TILE_VECTORS = 2, TILE_SLIM = 12, TILE_LOW = 3, TILE_FEW = 6, TILE_FINISH = 1 };
-enum { TILE_SPLIT = 1, TILE_FETCHED = 1, TILE_RUN = 4 };
+enum { TILE_SPLIT = 1, TILE_FETCHED = 1 };
 #define TILE_PACKS 0
 #define TILE_HEIGHTS_1(X) TILE_TO_8(X, 1) X(1, 9) X(1, 10) X(1, 11) X(1, 12)
 #define TILE_HEIGHTS_2(X) X(2, 1) X(2, 2) X(2, 3) X(2, 4) X(2, 5) X(2, 6)
@@ -60,7 +60,7 @@ typedef v8f tile_vector;
 #define MCP26_MR 8 /* 16 of 32 registers accumulate */
 #define TILE_HALVES 0
 enum { TILE_LANES = 8, TILE_VECTORS = 1, TILE_SLIM = 8, TILE_LOW = 3, TILE_FEW = 8, TILE_FINISH = 4 };
-enum { TILE_SPLIT = 1, TILE_FETCHED = 0, TILE_RUN = 1 };
+enum { TILE_SPLIT = 1, TILE_FETCHED = 0 };
 #define TILE_PACKS 1
 #define TILE_HEIGHTS_1(X) TILE_TO_8(X, 1)
 #define TILE_HEIGHTS_2(X) X(2, 1) X(2, 2) X(2, 3)
@@ -76,7 +76,8 @@ enum {
     TILE_ACCUMULATORS = 24,                 /* registers that accumulate, at most */
     TILE_SUMS = TILE_ACCUMULATORS * TILE_LANES,
     TILE_BAND = TILE_SLIM / MCP26_MR,       /* tiles of a band */
-    TILE_SHALLOW = 64,                      /* depth up to which tiles are summed in runs */
+    TILE_SHALLOW = 64,                      /* depth up to which a tile that a kernel sums itself pays */
+    TILE_STEPS = 4,                         /* columns of A that such a tile meets in a round */
     TILE_BLOCK = 8,                         /* tiles of a block, at least, where each block fetches all weights */
     TILE_UNIT_WORK = 1 << 19,               /* multiply-adds that are worth a unit of their own */
     TILE_PACKED_WORK = 1 << 21,             /* the same where rows are packed once a unit */
@@ -241,8 +242,8 @@ typedef struct {
     int64_t ldc;
     const void *const *args;
     int64_t row0, column0;
-    int64_t run;      /* tiles that the source can sum at once; 0: one */
     int64_t row_step; /* elements from one row of the left operand to the next; 0: these lie anywhere */
+    const float *a;   /* the left operand, if its rows are row_step apart and those of B MCP26_NR, else NULL */
 } tile_product;
 
 /* C[m ...][n ...] = epilogue(sums), whose rows are `width` apart. */
@@ -284,6 +285,39 @@ MCP26_INLINE void tile_fetch(tile_product t, mcp26_epilogue epilogue, int64_t ro
     }
 }
 
+/* Whether the kernel sums whole tiles itself: of a shallow product, the call of a core takes a part of the time. */
+MCP26_INLINE int64_t tile_is_shallow(tile_product t) {
+    return !TILE_PACKS && t.a && __builtin_constant_p(t.depth) && t.depth <= TILE_SHALLOW && t.depth % TILE_STEPS == 0;
+}
+
+/* A whole tile of such a product at row m, column n, with panels at b. */
+MCP26_INLINE void tile_shallow(tile_product t, mcp26_epilogue epilogue, int64_t m, int64_t n, const float *b) {
+    const float *a[MCP26_MR];
+    tile_vector acc[MCP26_MR * TILE_VECTORS];
+    MCP26_UNROLL for (int64_t i = 0; i < MCP26_MR; i++) a[i] = t.a + (m + i) * t.row_step;
+    MCP26_UNROLL for (int64_t i = 0; i < MCP26_MR * TILE_VECTORS; i++) acc[i] = 0.0f;
+    MCP26_ROLL for (int64_t k = 0; k < t.depth; k += TILE_STEPS) {
+        MCP26_UNROLL for (int64_t step = 0; step < TILE_STEPS; step++, b += MCP26_NR) {
+            tile_vector row[TILE_VECTORS];
+            MCP26_UNROLL for (int64_t j = 0; j < TILE_VECTORS; j++) {
+                row[j] = tile_load(b + j * TILE_LANES / MCP26_NR * t.panel_stride + j * TILE_LANES % MCP26_NR);
+            }
+            MCP26_UNROLL for (int64_t i = 0; i < MCP26_MR * TILE_VECTORS; i++) {
+                tile_vector column = a[i / TILE_VECTORS][k + step];
+                acc[i] = __builtin_elementwise_fma(column, row[i % TILE_VECTORS], acc[i]);
+            }
+        }
+    }
+    float sums[MCP26_MR * TILE_WIDTH] __attribute__((aligned(64))), *to = t.c + m * t.ldc + n;
+    MCP26_UNROLL for (int64_t i = 0; i < MCP26_MR * TILE_VECTORS; i++) tile_store(sums + i * TILE_LANES, acc[i]);
+    MCP26_UNROLL for (int64_t i = 0; i < MCP26_MR; i++) { /* unrolled, so that no sum is stored before */
+        MCP26_UNROLL for (int64_t j = 0; j < TILE_WIDTH; j += 8) {
+            v8f v = v8f_load_all(sums + i * TILE_WIDTH + j);
+            v8f_store_all(to + i * t.ldc + j, epilogue(v, t.args, t.row0 + m + i, t.column0 + n + j, 8));
+        }
+    }
+}
+
 /* The rows are cut into tiles of up to `most` and nearly equal height (a last tile of one or two rows would wait for
  * its own sums): `taller` tiles of low + 1 rows, then tiles of `low`. */
 typedef struct {
@@ -309,6 +343,12 @@ MCP26_INLINE int64_t tile_vectors(int64_t rows, int64_t columns, int64_t split) 
     if (rows == 1 && columns >= 4 * TILE_WIDTH) return 4 * TILE_VECTORS;
     if ((rows <= TILE_LOW || split == 2) && columns >= 2 * TILE_WIDTH) return 2 * TILE_VECTORS;
     return columns <= TILE_LANES ? 1 : TILE_VECTORS;
+}
+
+/* The same where tiles may be half a register across: one and a half take less time one after the other than as two. */
+MCP26_INLINE int64_t tile_across(int64_t rows, int64_t columns, int64_t split) {
+    int64_t is_half_more = TILE_HALVES && columns > TILE_LANES && columns <= TILE_LANES + 8;
+    return is_half_more && rows > TILE_LOW ? 1 : tile_vectors(rows, columns, split);
 }
 
 /* Panels that the widest tile covers. */
@@ -358,11 +398,15 @@ MCP26_INLINE int64_t tile_units(int64_t rows, int64_t columns, int64_t depth) {
 MCP26_INLINE void tile_strip(tile_product t, tile_source source, mcp26_epilogue epilogue, tile_rows cut, int64_t from,
                              int64_t to, int64_t vectors, int64_t columns, int64_t n, const float *ahead) {
     const float *b = t.b + n / MCP26_NR * t.panel_stride;
-    int64_t step = mcp26_max(t.run, vectors == 1 ? TILE_SLIM / MCP26_MR : 1);
+    int64_t step = vectors == 1 ? TILE_SLIM / MCP26_MR : 1;
     for (int64_t i = from; i < to; i += step) {
-        float sums[TILE_RUN * TILE_SUMS] __attribute__((aligned(64)));
+        float sums[TILE_SUMS] __attribute__((aligned(64)));
         int64_t m = tile_top(cut, i), rows = tile_top(cut, mcp26_min(i + step, to)) - m;
         tile_fetch(t, epilogue, rows, columns, m, n);
+        if (tile_is_shallow(t) && rows == MCP26_MR && vectors == TILE_VECTORS && columns == TILE_WIDTH) {
+            tile_shallow(t, epilogue, m, n, b);
+            continue;
+        }
         source(t.left, sums, rows, vectors, m, b, t.panel_stride, columns, ahead);
         if (columns == TILE_WIDTH)
             tile_finish(t, epilogue, sums, TILE_WIDTH, rows, TILE_WIDTH, m, n);
@@ -418,15 +462,15 @@ MCP26_INLINE void tile_units_pack(tile_product t, tile_source source, tile_packe
         }
 #endif
         int64_t start = plan.is_left_kept ? 0 : from, all = plan.is_left_kept ? tiles : to - from;
-        int64_t size = plan.group * t.depth * MCP26_NR, band = mcp26_max(t.run, TILE_BAND);
-        for (int64_t i = from; i < to; i += band) {
+        int64_t size = plan.group * t.depth * MCP26_NR;
+        for (int64_t i = from; i < to; i += TILE_BAND) {
             for (int64_t n = first; n < last;) {
-                int64_t vectors = tile_vectors(t.rows, last - n, split);
+                int64_t vectors = tile_across(t.rows, last - n, split);
                 int64_t columns = mcp26_min(vectors * TILE_LANES, last - n);
                 /* The next group follows this one, and the next layer's weights the last one. */
                 const float *ahead = t.b + first / MCP26_NR * t.panel_stride + size + (i - start) * size / all +
                                      (n - first) * t.depth / all;
-                tile_strip(t, source, epilogue, cut, i, mcp26_min(to, i + band), vectors, columns, n, ahead);
+                tile_strip(t, source, epilogue, cut, i, mcp26_min(to, i + TILE_BAND), vectors, columns, n, ahead);
                 n += columns;
             }
         }
