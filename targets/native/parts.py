@@ -35,9 +35,8 @@ class PlaceParts(Pass):
         context, late = ops.infer_graph(graph), set(graph.data_symbols())
         for inner in control_flow_graphs(graph):
             for node in [node for node in inner.nodes if node.is_op("Concat")]:
-                if not late & set(
-                    names_of(node.output.type.dims)
-                ):  # the whole is placed when its first part is written
+                # The whole is placed when its first part is written: its size has to be known by then.
+                if late.isdisjoint(names_of(node.output.type.dims)):
                     _place(inner, node, context, ctx)
             for node in inner.nodes:
                 if node.is_op("Slice"):

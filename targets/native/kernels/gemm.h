@@ -1,12 +1,13 @@
 /* gemm.h: products with packed weights, and of two activations.
  *
- * Packed layout, units of begin/end and the order of summation: tile.h. An epilogue gets m = row, n = column of C.
+ * Packed layout and the order of summation: tile.h; units of begin/end: tile_product.h. An epilogue gets m = row, n =
+ * column of C.
  * C must not overlap A or B; an operand of the epilogue may be C itself (residual added in place).
  */
 #ifndef MCP26_GEMM_H
 #define MCP26_GEMM_H
 
-#include "tile.h"
+#include "tile_product.h"
 
 /* Rows of B are b_step elements apart. `is_loose`: B is row-major, no panels that are filled up to whole tiles. */
 typedef struct {

@@ -9,7 +9,7 @@
  * before the epilogue, whose acc is a float16 held as float32. So results depend on the processor within a rounding of
  * the partial sums, but neither on the tile nor on the split among threads.
  *
- * UNITS: row blocks x panel groups, as in tile.h.
+ * UNITS: row blocks x panel groups, as in tile_product.h.
  */
 #ifndef MCP26_TILE_F16_H
 #define MCP26_TILE_F16_H
