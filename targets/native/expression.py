@@ -60,7 +60,7 @@ SUFFIXES: dict[DType, str] = {
 INFIX = {"add": "+", "sub": "-", "mul": "*", "bitand": "&", "bitor": "|", "bitxor": "^"}
 COMPARE = {"eq": "==", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 LOGIC = {"and": "&", "or": "|", "xor": "^"}
-#: float32 and float64 functions of vmath.h and simd.h, called v8f_<name> and v8d_<name>.
+#: float32 and float64 functions of vmath.h, vmath_double.h and simd.h, called v8f_<name> and v8d_<name>.
 FLOAT_FUNCTIONS = (
     *("abs", "neg", "floor", "ceil", "round", "sqrt", "max", "min", "fmod", "pow"),
     *("exp", "expm1", "log", "log1p", "tanh", "sigmoid", "erf", "gelu", "sin", "cos", "tan", "asin", "acos", "atan"),
