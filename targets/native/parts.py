@@ -61,7 +61,7 @@ def _place(graph: Graph, node: Node, context: ops.InferContext, ctx: PassContext
             inputs.append(value)
             continue
         copy = Value(graph.fresh(value.name), type)
-        graph.insert_before(node, [Node("Identity", [value], [copy], name=f"{value.name} into {node.name}")])
+        graph.insert_before(node, [Node("Identity", [value], [copy], name=f"{copy.name} into {node.name}")])
         inputs.append(copy)
     graph.set_inputs(node, inputs)
     ctx.decide(node, "in place", f"{len(placed)} of {len(inputs)} parts are written where they belong")
