@@ -8,7 +8,10 @@ from mcpc.cost_model import compute_us, memory_us, typical_sizes, value_at, weig
 from mcpc.ir import Graph, Node, Value
 from mcpc.target import Target
 
-from .boundary import Group
+from .boundary import Group, is_anchor
+
+#: Elements that an epilogue computes at once, along the columns of a product or the channels of a convolution.
+LANES = 8
 
 
 class KernelTimes:
@@ -64,7 +67,14 @@ class KernelTimes:
             else:
                 activations += self.nbytes(value)
         written = sum(self.nbytes(output) for output in group.sink.outputs if output is not None)
-        return self.time(sum(map(self.compute, group.nodes)), activations + written, constants)
+        return self.time(self.together(group.nodes), activations + written, constants)
+
+    def together(self, nodes: Collection[Node]) -> float:
+        """Of computing ``nodes`` in one kernel: behind an anchor of few columns, epilogues fill no vector."""
+        anchor = next(filter(is_anchor, nodes), None)
+        columns = 0 if anchor is None else _columns(anchor)
+        padding = -(-columns // LANES) * LANES / columns if columns else 1.0
+        return sum(self.compute(node) * (1.0 if node is anchor else padding) for node in nodes)
 
     def traffic(self, nodes: Collection[Node]) -> tuple[int, int]:
         """Bytes of activations and of constants that ``nodes`` read and write as one kernel."""
@@ -82,4 +92,12 @@ class KernelTimes:
 
     def kernel(self, nodes: Collection[Node]) -> float:
         """Of ``nodes`` as one kernel."""
-        return self.time(sum(map(self.compute, nodes)), *self.traffic(nodes))
+        return self.time(self.together(nodes), *self.traffic(nodes))
+
+
+def _columns(anchor: Node) -> int:
+    """Columns of the tiles in which ``anchor`` leaves its result; 0 where it has none, or they are not known."""
+    dims = anchor.output.type.shape or ()
+    axis = {"Conv": 1, "ConvTranspose": 1, "Gemm": -1, "MatMul": -1}.get(anchor.op)
+    size = dims[axis] if axis is not None and len(dims) > 1 else 0
+    return size if isinstance(size, int) else 0

@@ -167,6 +167,17 @@ def test_the_roofline_is_no_slower_than_the_threshold() -> None:
         assert least_time(boundaries, times).time(graph, times) <= other.time(graph, times)
 
 
+@pytest.mark.parametrize(("columns", "groups"), [(1, 0), (8, 1), (32, 1)])
+def test_an_epilogue_of_few_columns_fills_no_vector(columns: int, groups: int) -> None:
+    """A sigmoid costs eight times as much behind a product with one column, and what stays apart is one launch."""
+    graph = Graph("few")
+    x = graph.add_input("x", TensorType(DType.float32, (4096, 64)))
+    weight = graph.constant("w", np.ones((64, columns), np.float32))
+    (product,) = graph.emit("MatMul", [x, weight], [TensorType(DType.float32, (4096, columns))])
+    graph.outputs = list(graph.emit("Sigmoid", [product], [product.type]))
+    assert len(least_time(*prepared(graph, find_target("x86-64-v3"))).groups) == groups
+
+
 def test_what_waits_for_its_weights_computes_what_others_need() -> None:
     """Two products end in one sum: the one that computes less than it loads has time for the activations too."""
     graph = parse_graph("""graph "g" {
