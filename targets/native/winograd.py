@@ -67,15 +67,11 @@ class Form:
     def block(self, depth: int, l2_bytes: int) -> int:
         """Tiles of a block."""
         limit = l2_bytes * CACHE_SHARE
-        return next((count for count in BLOCKS if 4 * self._block_floats(depth, count) <= limit), BLOCKS[-1])
-
-    def _block_floats(self, depth: int, block: int) -> int:
-        return self.side**2 * (block * (-(-depth // LANES) * LANES + WIDTH) + 2 * LINE)
+        return next((count for count in BLOCKS if block_bytes(self.side**2, depth, count) <= limit), BLOCKS[-1])
 
     def scratch(self, depth: int, block: int) -> int:
         """Bytes that a worker needs: winograd_f32_scratch."""
-        strip = self.side * (RUN * self.size + 2) * LANES
-        return 4 * (strip + self._block_floats(depth, block))
+        return 4 * self.side * (RUN * self.size + 2) * LANES + block_bytes(self.side**2, depth, block)
 
     def literals(self, block: int) -> str:
         """The fields of winograd_shape behind the first."""
@@ -88,6 +84,11 @@ class Form:
         lines = taps.astype(np.float64).reshape(-1, 3) @ g.T
         squares = np.einsum("at,ntb->nab", g, lines.reshape(-1, 3, self.side))
         return np.ascontiguousarray(squares.reshape(columns, depth, -1).transpose(2, 1, 0), np.float32)
+
+
+def block_bytes(points: int, depth: int, block: int) -> int:
+    """Bytes of V and M of a block of tiles."""
+    return 4 * points * (block * (-(-depth // LANES) * LANES + WIDTH) + 2 * LINE)
 
 
 def values_of_taps(points: tuple[float, ...], taps: int, side: int) -> Array:

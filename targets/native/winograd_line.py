@@ -11,7 +11,7 @@ from mcpc.ir import Dim, dim, product
 from mcpc.ops.context import ceil_div
 
 from .ctext import float_literal
-from .winograd import CACHE_SHARE, LANES, LINE, WIDTH, values_of_taps
+from .winograd import CACHE_SHARE, block_bytes, values_of_taps
 
 Array = np.ndarray[Any, Any]
 
@@ -67,7 +67,7 @@ class LineForm:
 
     def scratch(self, depth: int, block: int) -> int:
         """Bytes that a worker needs: winograd_line_f32_scratch."""
-        return 4 * self.side * (block * (-(-depth // LANES) * LANES + WIDTH) + 2 * LINE)
+        return block_bytes(self.side, depth, block)
 
     def literals(self, block: int) -> str:
         """The fields of winograd_line_shape behind the first."""

@@ -244,6 +244,18 @@ MCP26_INLINE void winograd_block_in(winograd_shape w, winograd_plan p, const win
     }
 }
 
+/* One pixel of the result at y, channels n ... n + `columns`-1 of one vector. */
+MCP26_INLINE void winograd_store(tile_vector v, float *y, int64_t y_pixel, int64_t pixel, int64_t n, int64_t columns,
+                                 mcp26_epilogue epilogue, const void *const *args) {
+    v8f parts[TILE_LANES / 8];
+    __builtin_memcpy(parts, &v, sizeof parts);
+    MCP26_UNROLL for (int64_t h = 0; h < TILE_LANES / 8; h++) {
+        int64_t lanes = mcp26_min(8, columns - 8 * h);
+        if (lanes <= 0) break;
+        v8f_store(y + pixel * y_pixel + n + 8 * h, epilogue(parts[h], args, pixel, n + 8 * h, lanes), lanes);
+    }
+}
+
 /* The pixels of a tile, channels n ... n + `columns`-1 of one vector, from the products at m. */
 MCP26_INLINE void winograd_tile_out(winograd_shape w, winograd_plan p, const winograd_constants *c, const float *m,
                                     int64_t t, int64_t n, int64_t columns, tile_vector *strip, float *y,
@@ -262,20 +274,13 @@ MCP26_INLINE void winograd_tile_out(winograd_shape w, winograd_plan p, const win
         int64_t pixel = (item * w.s.out_h + top + i) * w.s.out_w + left;
         MCP26_UNROLL for (int64_t j = 0; j < p.size; j++) {
             if (j >= pixels) break;
-            v8f parts[TILE_LANES / 8];
-            __builtin_memcpy(parts, &out[j], sizeof parts);
-            MCP26_UNROLL for (int64_t h = 0; h < TILE_LANES / 8; h++) {
-                int64_t lanes = mcp26_min(8, columns - 8 * h);
-                if (lanes <= 0) break;
-                v8f result = epilogue(parts[h], args, pixel + j, n + 8 * h, lanes);
-                v8f_store(y + (pixel + j) * w.s.y_pixel + n + 8 * h, result, lanes);
-            }
+            winograd_store(out[j], y, w.s.y_pixel, pixel + j, n, columns, epilogue, args);
         }
     }
 }
 
 /* The products of one point, whose tiles lie at v, with the panels at b: m[tiles][vectors * TILE_LANES]. */
-MCP26_INLINE void winograd_products(tile_rows cut, int64_t vectors, int64_t depth, int64_t chain, const float *v,
+MCP26_INLINE void winograd_point_products(tile_rows cut, int64_t vectors, int64_t depth, int64_t chain, const float *v,
                                     int64_t v_tile, const float *b, int64_t panel_stride, float *m) {
     for (int64_t k = 0; k < cut.tiles; k++) {
         int64_t t = tile_top(cut, k), rows = tile_top(cut, k + 1) - t;
@@ -293,18 +298,24 @@ MCP26_INLINE void winograd_products(tile_rows cut, int64_t vectors, int64_t dept
     }
 }
 
+/* The products of all points with the panels at b, whose points follow one another. */
+MCP26_INLINE void winograd_products(int64_t points, tile_rows cut, int64_t vectors, int64_t depth, int64_t chain,
+                                    const float *v, int64_t v_point, int64_t v_tile, const float *b,
+                                    int64_t panel_stride, float *m, int64_t m_point) {
+    for (int64_t i = 0; i < points; i++) {
+        winograd_point_products(cut, vectors, depth, chain, v + i * v_point, v_tile, b + i * depth * MCP26_NR,
+                                panel_stride, m + i * m_point);
+    }
+}
+
 /* Columns n ... n + `columns`-1, at most TILE_WIDTH, of tiles begin ... end-1. */
 MCP26_INLINE void winograd_strip(winograd_shape w, winograd_plan p, const winograd_constants *c, const float *v,
                                  const float *u, float *m, int64_t begin, int64_t end, int64_t n, int64_t columns,
                                  tile_vector *strip, float *y, mcp26_epilogue epilogue, const void *const *args) {
     int64_t points = p.side * p.side, panel_stride = points * w.s.in_c * MCP26_NR;
     int64_t vectors = columns <= TILE_LANES ? 1 : TILE_VECTORS;
-    tile_rows cut = winograd_cut(end - begin, vectors);
-    for (int64_t i = 0; i < points; i++) {
-        const float *b = u + n / MCP26_NR * panel_stride + i * w.s.in_c * MCP26_NR;
-        winograd_products(cut, vectors, w.s.in_c, w.chain, v + i * p.v_point, p.v_tile, b, panel_stride,
-                          m + i * p.m_point);
-    }
+    winograd_products(points, winograd_cut(end - begin, vectors), vectors, w.s.in_c, w.chain, v, p.v_point, p.v_tile,
+                      u + n / MCP26_NR * panel_stride, panel_stride, m, p.m_point);
     for (int64_t t = begin; t < end; t++) {
         const float *from = m + (t - begin) * vectors * TILE_LANES;
         MCP26_ROLL for (int64_t k = 0; k < columns; k += TILE_LANES) {

@@ -103,14 +103,7 @@ MCP26_INLINE void winograd_line_out(winograd_line_shape w, winograd_line_plan p,
     if (p.size < 2 * p.pairs) out[p.size - 1] += v[2 * p.pairs + 1]; /* infinity gives the highest coefficient */
     MCP26_UNROLL for (int64_t j = 0; j < p.size; j++, pixel += p.inner) {
         if (j >= count) break;
-        v8f parts[TILE_LANES / 8];
-        __builtin_memcpy(parts, &out[j], sizeof parts);
-        MCP26_UNROLL for (int64_t h = 0; h < TILE_LANES / 8; h++) {
-            int64_t lanes = mcp26_min(8, columns - 8 * h);
-            if (lanes <= 0) break;
-            v8f result = epilogue(parts[h], args, pixel, n + 8 * h, lanes);
-            v8f_store(y + pixel * w.s.y_pixel + n + 8 * h, result, lanes);
-        }
+        winograd_store(out[j], y, w.s.y_pixel, pixel, n, columns, epilogue, args);
     }
 }
 
@@ -119,12 +112,8 @@ MCP26_INLINE void winograd_line_strip(winograd_line_shape w, winograd_line_plan 
                                       const float *v, const float *u, float *m, int64_t begin, int64_t end, int64_t n,
                                       int64_t columns, float *y, mcp26_epilogue epilogue, const void *const *args) {
     int64_t panel_stride = w.side * w.s.in_c * MCP26_NR, vectors = columns <= TILE_LANES ? 1 : TILE_VECTORS;
-    tile_rows cut = winograd_cut(end - begin, vectors);
-    for (int64_t i = 0; i < w.side; i++) {
-        const float *b = u + n / MCP26_NR * panel_stride + i * w.s.in_c * MCP26_NR;
-        winograd_products(cut, vectors, w.s.in_c, w.chain, v + i * p.v_point, p.v_tile, b, panel_stride,
-                          m + i * p.m_point);
-    }
+    winograd_products(w.side, winograd_cut(end - begin, vectors), vectors, w.s.in_c, w.chain, v, p.v_point, p.v_tile,
+                      u + n / MCP26_NR * panel_stride, panel_stride, m, p.m_point);
     for (int64_t t = begin; t < end; t++) {
         const float *from = m + (t - begin) * vectors * TILE_LANES;
         MCP26_ROLL for (int64_t k = 0; k < columns; k += TILE_LANES) {
