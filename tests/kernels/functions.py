@@ -73,7 +73,7 @@ FUNCTIONS = {
     "atanh": Function(35, lambda a, b: np.arctanh(a), 0.51),
     "fmod": Function(36, lambda a, b: np.fmod(a, b)),
     "gelu": Function(37, lambda a, b: _gelu(a), 3.5, 0.25),
-    "silu": Function(38, lambda a, b: a / (1 + np.exp(-a)), 2.9, 2.0**-100),
+    "silu": Function(38, lambda a, b: a / (1 + np.exp(-a)), 5.9, 2.0**-100),
 }
 
 #: Functions of double; the reference takes long double arguments.
