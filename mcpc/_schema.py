@@ -1644,8 +1644,43 @@ class GoldenTensor(object):
             return self._tab.Get(flatbuffers.number_types.Uint64Flags, o + self._tab.Pos)
         return 0
 
+    # GoldenTensor
+    def Drawn(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(12))
+        if o != 0:
+            return bool(self._tab.Get(flatbuffers.number_types.BoolFlags, o + self._tab.Pos))
+        return False
+
+    # GoldenTensor
+    def Seed(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(14))
+        if o != 0:
+            return self._tab.Get(flatbuffers.number_types.Uint64Flags, o + self._tab.Pos)
+        return 0
+
+    # GoldenTensor
+    def Scale(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(16))
+        if o != 0:
+            return self._tab.Get(flatbuffers.number_types.Float32Flags, o + self._tab.Pos)
+        return 0.0
+
+    # GoldenTensor
+    def Range(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(18))
+        if o != 0:
+            return self._tab.Get(flatbuffers.number_types.Uint32Flags, o + self._tab.Pos)
+        return 0
+
+    # GoldenTensor
+    def Block(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(20))
+        if o != 0:
+            return self._tab.Get(flatbuffers.number_types.Uint64Flags, o + self._tab.Pos)
+        return 0
+
 def GoldenTensorStart(builder):
-    builder.StartObject(4)
+    builder.StartObject(9)
 
 def GoldenTensorAddIndex(builder, index):
     builder.PrependUint32Slot(0, index, 0)
@@ -1661,6 +1696,21 @@ def GoldenTensorAddOffset(builder, offset):
 
 def GoldenTensorAddBytes(builder, bytes):
     builder.PrependUint64Slot(3, bytes, 0)
+
+def GoldenTensorAddDrawn(builder, drawn):
+    builder.PrependBoolSlot(4, drawn, 0)
+
+def GoldenTensorAddSeed(builder, seed):
+    builder.PrependUint64Slot(5, seed, 0)
+
+def GoldenTensorAddScale(builder, scale):
+    builder.PrependFloat32Slot(6, scale, 0.0)
+
+def GoldenTensorAddRange(builder, range):
+    builder.PrependUint32Slot(7, range, 0)
+
+def GoldenTensorAddBlock(builder, block):
+    builder.PrependUint64Slot(8, block, 0)
 
 def GoldenTensorEnd(builder):
     return builder.EndObject()
@@ -1680,11 +1730,21 @@ class GoldenTensorT(object):
         shape = None,
         offset = 0,
         bytes = 0,
+        drawn = False,
+        seed = 0,
+        scale = 0.0,
+        range = 0,
+        block = 0,
     ):
         self.index = index  # type: int
         self.shape = shape  # type: Optional[List[int]]
         self.offset = offset  # type: int
         self.bytes = bytes  # type: int
+        self.drawn = drawn  # type: bool
+        self.seed = seed  # type: int
+        self.scale = scale  # type: float
+        self.range = range  # type: int
+        self.block = block  # type: int
 
     @classmethod
     def InitFromBuf(cls, buf, pos):
@@ -1717,6 +1777,11 @@ class GoldenTensorT(object):
                 self.shape = goldenTensor.ShapeAsNumpy()
         self.offset = goldenTensor.Offset()
         self.bytes = goldenTensor.Bytes()
+        self.drawn = goldenTensor.Drawn()
+        self.seed = goldenTensor.Seed()
+        self.scale = goldenTensor.Scale()
+        self.range = goldenTensor.Range()
+        self.block = goldenTensor.Block()
 
     # GoldenTensorT
     def Pack(self, builder):
@@ -1734,6 +1799,11 @@ class GoldenTensorT(object):
             GoldenTensorAddShape(builder, shape)
         GoldenTensorAddOffset(builder, self.offset)
         GoldenTensorAddBytes(builder, self.bytes)
+        GoldenTensorAddDrawn(builder, self.drawn)
+        GoldenTensorAddSeed(builder, self.seed)
+        GoldenTensorAddScale(builder, self.scale)
+        GoldenTensorAddRange(builder, self.range)
+        GoldenTensorAddBlock(builder, self.block)
         goldenTensor = GoldenTensorEnd(builder)
         return goldenTensor
 

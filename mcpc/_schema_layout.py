@@ -11,7 +11,7 @@ TABLES: dict[str, tuple[tuple[int | str | list[int | str], bool], ...]] = {
     'Decision': (('string', True), ('string', True), ('string', True), ('string', False), (['Number'], False)),
     'DefaultValue': ((4, False), ([8], True), (4, False), (8, False), (8, False)),
     'GoldenCase': ((['GoldenTensor'], True), (['GoldenTensor'], True), (4, False), (4, False)),
-    'GoldenTensor': ((4, False), ([8], True), (8, False), (8, False)),
+    'GoldenTensor': ((4, False), ([8], True), (8, False), (8, False), (1, False), (8, False), (4, False), (4, False), (8, False)),
     'KeyValue': (('string', True), ('string', True)),
     'Meta': (('string', True), ('string', True), (4, False), (['Tensor'], True), (['Tensor'], True), (['Symbol'], False), (['Shard'], False), (['CodeVariant'], False), (['Step'], False), (8, False), (1, False), (8, False), (8, False), (4, False), (8, False), (['Buffer'], False), (['PassRecord'], False), (['Decision'], False), (['GoldenCase'], False), (4, False), (['KeyValue'], False), (['SectionHash'], False), (['DefaultValue'], False)),
     'Number': (('string', True), (8, False)),

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import copy
 import hashlib
-import math
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -18,8 +17,7 @@ from typing import Any, BinaryIO, Self
 import flatbuffers
 import numpy as np
 
-from mcpc import dtypes
-from mcpc._schema import CodeVariantT, GoldenCaseT, GoldenTensorT, MetaT, SectionHashT, ShardT
+from mcpc._schema import CodeVariantT, MetaT, SectionHashT, ShardT
 from mcpc.container import (
     ALIGNMENT,
     CHECKSUMMED,
@@ -35,6 +33,7 @@ from mcpc.container import (
 )
 from mcpc.errors import FormatError
 from mcpc.files import replacing
+from mcpc.golden import Golden, decode_cases, encode_cases
 from mcpc.schema_check import IDENTIFIER, check_metadata
 
 #: Bytes of a weight shard. A shard may come in several chunks, which follow each other in the file without a gap.
@@ -54,16 +53,6 @@ class Code:
     entry: int
     plan: int
     features: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Golden:
-    """A case of the self-test: all inputs and outputs of the model in order, row-major, and the tolerance."""
-
-    inputs: Sequence[np.ndarray[Any, Any]]
-    outputs: Sequence[np.ndarray[Any, Any]]
-    rtol: float = 1e-3
-    atol: float = 1e-5
 
 
 @dataclass
@@ -111,7 +100,7 @@ def write_artifact(path: Path, contents: Contents, *, sign_key: Path | None = No
         ]
         meta.golden, meta.goldenSection = [], -1
         if contents.golden:
-            meta.golden, tensors = _golden_layout(contents.golden)
+            meta.golden, tensors = encode_cases(contents.golden)
             meta.goldenSection = len(out.sections)
             out.add(Kind.GOLDEN, tensors)
         meta.sections = [SectionHashT(section=index, sha256=list(digest)) for index, digest in enumerate(out.digests)]
@@ -168,16 +157,7 @@ class Artifact:
         """The cases of the self-test; FormatError E501 where their description does not fit."""
         if not self.meta.golden:
             return []
-        data = self.section(self.meta.goldenSection)
-        return [
-            Golden(
-                _golden_arrays(data, case.inputs or [], self.meta.inputs),
-                _golden_arrays(data, case.outputs or [], self.meta.outputs),
-                case.rtol,
-                case.atol,
-            )
-            for case in self.meta.golden
-        ]
+        return decode_cases(self.meta, self.section(self.meta.goldenSection))
 
     def verify(self) -> None:
         """Read the whole file and raise FormatError E501 where a section's SHA-256 is not the metadata's."""
@@ -263,25 +243,6 @@ def _check_references(meta: MetaT, container: Container) -> None:
         expect(all(symbol < len(meta.symbols or []) for symbol in symbols), f"tensor {tensor.name} has no such symbol")
 
 
-def _golden_arrays(
-    data: bytes, tensors: Sequence[GoldenTensorT], declared: Sequence[Any]
-) -> list[np.ndarray[Any, Any]]:
-    if [tensor.index for tensor in tensors] != list(range(len(declared))):
-        raise damaged("a golden case does not hold every tensor once")
-    return [_golden_array(data, tensor, declared) for tensor in tensors]
-
-
-def _golden_array(data: bytes, tensor: GoldenTensorT, declared: Sequence[Any]) -> np.ndarray[Any, Any]:
-    if declared[tensor.index].dtype not in dtypes.BY_CODE:
-        raise damaged("golden data are of no known type")
-    dtype = dtypes.BY_CODE[declared[tensor.index].dtype].numpy
-    if any(size < 0 for size in tensor.shape) or tensor.bytes != math.prod(tensor.shape) * dtype.itemsize:
-        raise damaged("golden data do not have the bytes of their shape")
-    if tensor.offset + tensor.bytes > len(data):
-        raise damaged("golden data lie outside their section")
-    return np.frombuffer(data, dtype, math.prod(tensor.shape), tensor.offset).reshape(tensor.shape)
-
-
 def encode_metadata(meta: MetaT) -> bytes:
     """The META section's bytes."""
     builder = flatbuffers.Builder(4096)
@@ -316,31 +277,6 @@ def _plain(value: Any) -> Any:
 
 def _chunks(shard: Chunk | Iterable[Chunk]) -> Iterable[Chunk]:
     return [shard] if isinstance(shard, (bytes, bytearray, memoryview, np.ndarray)) else shard
-
-
-def _golden_layout(cases: Sequence[Golden]) -> tuple[list[GoldenCaseT], list[Chunk]]:
-    """Tensors behind each other in the GOLDEN section, each at a multiple of its alignment."""
-    alignment = ALIGNMENT[Kind.GOLDEN]
-    chunks: list[Chunk] = []
-    end = 0
-
-    def place(arrays: Sequence[np.ndarray[Any, Any]]) -> list[GoldenTensorT]:
-        nonlocal end
-        tensors = []
-        for index, array in enumerate(arrays):
-            padding = -end % alignment
-            chunks.extend([bytes(padding), array])
-            tensors.append(
-                GoldenTensorT(index=index, shape=list(array.shape), offset=end + padding, bytes=array.nbytes)
-            )
-            end += padding + array.nbytes
-        return tensors
-
-    described = [
-        GoldenCaseT(inputs=place(case.inputs), outputs=place(case.outputs), rtol=case.rtol, atol=case.atol)
-        for case in cases
-    ]
-    return described, chunks
 
 
 class _SectionWriter:

@@ -17,10 +17,10 @@ from mcpc.errors import FormatError
 MAGIC = b"MCP26BIN"
 
 #: The format that this release writes; it reads every minor version of the major one.
-FORMAT_VERSION = (1, 0)
+FORMAT_VERSION = (1, 1)
 
 #: The least runtime version that reads what this release writes.
-RUNTIME_VERSION = (1, 0)
+RUNTIME_VERSION = (1, 1)
 
 _HEADER = struct.Struct("<8s4H2Q2I20x")  # without its own checksum
 _ENTRY = struct.Struct("<2I2Q8x")

@@ -7,14 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from mcpc.artifact import Golden
+from mcpc.draws import Draw
 from mcpc.errors import ModelError, UsageError
+from mcpc.golden import Golden, compact_input, compact_output
 from mcpc.halves import coarser
 from mcpc.ir import Graph
 from mcpc.judge import judge
 from mcpc.ops.random import random_node
 from mcpc.pipeline import PassContext
-from mcpc.sample_inputs import sample_inputs
+from mcpc.sample_inputs import sample_draws
 from mcpc.sensitivity import coarsest_rounding, tolerances
 from mcpc.verification import RTOL
 
@@ -39,19 +40,22 @@ def golden_cases(
         hint = "--no-golden leaves the self-test out"
         raise ModelError("E100", message, op=drawing.op, node=drawing.name, hint=hint)
     if not isinstance(golden, int):
-        return [golden_case(graph, reference_model, feeds) for feeds in golden]
-    samples = [sample_inputs(graph.inputs, seed, bounds=graph.bounds) for seed in range(golden)]
+        return [golden_case(graph, reference_model, feeds, {}) for feeds in golden]
+    samples = [sample_draws(graph.inputs, seed, bounds=graph.bounds) for seed in range(golden)]
     try:
-        return [golden_case(graph, reference_model, each) for each in samples]
+        return [golden_case(graph, reference_model, *each) for each in samples]
     except UsageError as error:
         message = f"the model does not run on inputs sampled for its self-test: {error.message}"
         raise ModelError("E100", message, hint="--no-golden leaves the self-test out") from error
 
 
-def golden_case(graph: Graph, reference_model: bytes, feeds: Mapping[str, np.ndarray[Any, Any]]) -> Golden:
-    """``feeds`` and what ONNX Runtime (optimisations off) makes of them. UsageError E002 where they are not the model's
-    inputs."""
+def golden_case(
+    graph: Graph, reference_model: bytes, feeds: Mapping[str, np.ndarray[Any, Any]], draws: Mapping[str, Draw]
+) -> Golden:
+    """``feeds`` and what ONNX Runtime (optimisations off) makes of them: large ones by the ``draws`` that they are made
+    of, and by samples. UsageError E002 where ``feeds`` are not the model's inputs."""
     run = judge(reference_model, [value.name for value in graph.outputs])
     outputs = run(feeds)
     atol = max([1e-6, *tolerances(run, feeds, outputs, coarser(coarsest_rounding(reference_model), graph.metadata))])
-    return Golden([feeds[value.name] for value in graph.inputs], outputs, rtol=RTOL, atol=atol)
+    inputs = [compact_input(feeds[value.name], draws.get(value.name)) for value in graph.inputs]
+    return Golden(inputs, [compact_output(each) for each in outputs], rtol=RTOL, atol=atol)

@@ -16,7 +16,8 @@ SECTIONS: dict[str, tuple[str, ...]] = {
     "summary": (
         *("model_name", "target", "format_version", "runtime_version", "abi_version", "signed"),
         *("file_bytes", "code_bytes", "weights_bytes", "arena_bytes", "live_set_bytes", "state_bytes", "scratch_bytes"),
-        *("unbounded", "flops", "predicted_us", "golden_cases", "inputs", "outputs", "symbols", "code"),
+        *("unbounded", "flops", "predicted_us", "golden_cases", "golden_bytes", "golden_tensors"),
+        *("inputs", "outputs", "symbols", "code"),
     ),
     "steps": ("steps",),
     "fusion": ("decisions",),
@@ -53,6 +54,8 @@ def inspect(path: str | os.PathLike[str]) -> dict[str, Any]:
             "flops": sum(step["flops"] for step in steps),
             "predicted_us": sum(step["predicted_us"] for step in steps),
             "golden_cases": len(meta.golden or []),
+            "golden_bytes": sizes[meta.goldenSection] if meta.golden else 0,
+            "golden_tensors": _golden_tensors(meta),
             "inputs": [
                 {**_tensor(tensor), "optional": index in {default.input for default in meta.defaults or []}}
                 for index, tensor in enumerate(meta.inputs)
@@ -115,6 +118,14 @@ def _tensor(tensor: TensorT) -> dict[str, Any]:
         ],
         "max_bytes": tensor.maxBytes or None,
     }
+
+
+def _golden_tensors(meta: MetaT) -> dict[str, int]:
+    """How many tensors of the self-test are stored whole, drawn from a seed, sampled."""
+    tensors = [tensor for case in meta.golden or [] for tensor in [*(case.inputs or []), *(case.outputs or [])]]
+    drawn = sum(bool(tensor.drawn) for tensor in tensors)
+    sampled = sum(tensor.block != 0 for tensor in tensors)
+    return {"stored": len(tensors) - drawn - sampled, "drawn": drawn, "sampled": sampled}
 
 
 def _step(index: int, step: Any) -> dict[str, Any]:

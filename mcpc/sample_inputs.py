@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from mcpc import dtypes
+from mcpc.draws import Draw, bell, is_float, random_words
 from mcpc.errors import UsageError
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def sample_inputs(
     bounds: Mapping[str, Bound] | None = None,
     limits: Mapping[str, int] | None = None,
 ) -> dict[str, Array]:
-    """One tensor an input, by name; the same seed gives the same numbers.
+    """One tensor an input, by name; the same seed gives the same numbers, on every machine.
 
     Symbolic sizes take the value in ``sizes``, else a usual one for their place (batch 1, images of 64 or 128 pixels,
     sequences of 16 or 32, which of the two depends on the seed), kept within ``bounds``; one symbol has one value in
@@ -55,18 +56,34 @@ def sample_inputs(
 
     Raises :class:`UsageError` E002 where a rank is unknown, E001 where ``sizes`` names no size or one out of bounds.
     """
+    return sample_draws(inputs, seed, sizes, bounds, limits)[0]
+
+
+def sample_draws(
+    inputs: Iterable[Input],
+    seed: int,
+    sizes: Mapping[str, int] | None = None,
+    bounds: Mapping[str, Bound] | None = None,
+    limits: Mapping[str, int] | None = None,
+) -> tuple[dict[str, Array], dict[str, Draw]]:
+    """:func:`sample_inputs`, and of the tensors that are nothing but random numbers, how they were drawn."""
     inputs = list(inputs)
     chosen = _choose_sizes(inputs, seed, sizes or {}, bounds or {})
-    result: dict[str, Array] = {}
+    arrays: dict[str, Array] = {}
+    draws: dict[str, Draw] = {}
     for index, item in enumerate(inputs):
         default = _default(item)
         if default is not None:
-            result[item.name] = default
+            arrays[item.name] = default
             continue
         shape = tuple(_value(size, chosen) for size in item.shape)
-        rng = np.random.default_rng([seed, index])
-        result[item.name] = _values(item, _dtype(item), shape, rng, (limits or {}).get(item.name, _UNLIMITED))
-    return result
+        limit = (limits or {}).get(item.name, _UNLIMITED)
+        values = _values(item, _dtype(item), shape, (seed << 32) + index, limit)
+        if isinstance(values, Draw):
+            draws[item.name] = values
+            values = values.array()
+        arrays[item.name] = values
+    return arrays, draws
 
 
 def usual_sizes(inputs: Iterable[Input], bounds: Mapping[str, Bound]) -> dict[str, int]:
@@ -86,7 +103,7 @@ def artifact_inputs(
     limits: dict[str, int] = {}
     with Artifact.open(path) as artifact:
         for case in artifact.golden():
-            for item, array in zip(artifact.meta.inputs, case.inputs, strict=True):
+            for item, array in zip(artifact.meta.inputs, case.feeds(), strict=True):
                 if array.dtype.kind in "iu" and array.size:
                     limits[item.name] = max(limits.get(item.name, 1), int(array.max()) + 1)
     return sample_inputs(session.get_inputs(), seed, sizes, session.bounds, limits)
@@ -184,30 +201,31 @@ def _usual_size(name: str, axis: int, rank: int, seed: int) -> int:
 # ---- values
 
 
-def _values(item: Input, dtype: np.dtype[Any], shape: tuple[int, ...], rng: np.random.Generator, limit: int) -> Array:
+def _values(item: Input, dtype: np.dtype[Any], shape: tuple[int, ...], seed: int, limit: int) -> Array | Draw:
     words = _words(item.name)
     if "mask" in words:
-        return _mask(dtype, shape, rng)
+        return _mask(dtype, shape, seed)
     if dtype == np.bool_:
-        return np.asarray(rng.random(shape) < 0.5)
-    if "int" not in dtype.name:
-        scale = 0.1 if words & {"state", "hidden", "cache", "past", "h0", "c0"} else 1.0
-        numbers = np.asarray(rng.standard_normal(shape, np.float32) * np.float32(scale))
-        return (np.abs(numbers) if dtype.name.startswith("float8_e8m0") else numbers).astype(dtype)  # which has no sign
+        return Draw(dtype, shape, seed, range=2)
+    if is_float(dtype):
+        deviation = 0.1 if words & {"state", "hidden", "cache", "past", "h0", "c0"} else 1.0
+        if dtype.name.startswith("float8_e8m0"):  # which has no sign
+            return np.abs(bell(np.dtype(np.float32), shape, seed, deviation).array()).astype(dtype)
+        return bell(dtype, shape, seed, deviation)
     if words & {"sr", "rate"}:
         return np.full(shape, 16000, dtype)
     if words & {"position", "positions"}:
         return np.broadcast_to(np.arange(*shape[-1:] or (1,), dtype=dtype).reshape(shape[-1:]), shape).copy()
     if words & {"length", "lengths", "len"}:
         return np.full(shape, max(shape, default=1), dtype)
-    return rng.integers(0, min(limit, _integer_bound(item, dtype, words)), shape).astype(dtype)
+    return Draw(dtype, shape, seed, range=min(limit, _integer_bound(item, dtype, words)))
 
 
-def _mask(dtype: np.dtype[Any], shape: tuple[int, ...], rng: np.random.Generator) -> Array:
+def _mask(dtype: np.dtype[Any], shape: tuple[int, ...], seed: int) -> Array:
     """Ones, then zeros over the last quarter or less of the last axis: what padding to a batch leaves."""
     mask = np.ones(shape, dtype)
     if shape and shape[-1] >= 4:
-        padding = int(rng.integers(0, shape[-1] // 4 + 1))
+        padding = int(random_words(seed, 1)[0] % np.uint64(shape[-1] // 4 + 1))
         mask[..., shape[-1] - padding :] = 0
     return mask
 

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mcpc.comparison import ATOL_OF_RANGE, RTOL, Comparison, compare
+from mcpc.comparison import ATOL_OF_RANGE, RTOL, Comparison, compare, compare_samples
 from mcpc.errors import UsageError
+from mcpc.golden import Samples
 from mcpc.judge import judge
 from mcpc.sensitivity import coarsest_rounding, tolerances
 
@@ -117,10 +118,12 @@ def selftest(artifact: Path | str, *, threads: int | None = None) -> list[Compar
         output_names = [each.name for each in session.get_outputs()]
         for case in cases:
             session.reset_state()
-            got = session.run(None, dict(zip(input_names, case.inputs, strict=True)))
-            comparisons += [
-                compare(*each, case.rtol, case.atol) for each in zip(output_names, got, case.outputs, strict=True)
-            ]
+            got = session.run(None, dict(zip(input_names, case.feeds(), strict=True)))
+            for name, array, want in zip(output_names, got, case.outputs, strict=True):
+                if isinstance(want, Samples):
+                    comparisons.append(compare_samples(name, array, want, case.rtol, case.atol))
+                else:
+                    comparisons.append(compare(name, array, want, case.rtol, case.atol))
     return sorted(comparisons, key=lambda each: -each.excess)
 
 

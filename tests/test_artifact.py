@@ -19,9 +19,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcpc import _schema, container
-from mcpc.artifact import Artifact, Code, Contents, Golden, decode_metadata, encode_metadata, write_artifact
+from mcpc.artifact import Artifact, Code, Contents, decode_metadata, encode_metadata, write_artifact
 from mcpc.container import Kind
 from mcpc.errors import FormatError, UsageError
+from mcpc.golden import Golden
 
 IMAGE = bytes(range(256)) * 20
 
@@ -100,7 +101,7 @@ def test_what_is_written_comes_back(path: Path) -> None:
 
 def test_layout_is_the_documented_one(path: Path) -> None:
     data = path.read_bytes()
-    assert data[:16] == b"MCP26BIN" + bytes([1, 0, 0, 0, 1, 0, 0, 0])
+    assert data[:16] == b"MCP26BIN" + bytes([1, 0, 1, 0, 1, 0, 1, 0])
     assert int.from_bytes(data[16:24], "little") == len(data)
     offset, count = int.from_bytes(data[24:32], "little"), int.from_bytes(data[32:36], "little")
     table = [data[offset + 32 * i : offset + 32 * (i + 1)] for i in range(count)]

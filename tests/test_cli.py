@@ -191,7 +191,7 @@ def test_fusion_shows_both_times_of_boundaries_and_their_sums(tmp_path: Path, mc
 
 
 def test_inspect_counts_the_self_tests_cases(mcpc_run: Any, artifact: Path) -> None:
-    assert "self-test 1 case\n" in mcpc_run("inspect", artifact).out
+    assert "self-test 1 case, " in mcpc_run("inspect", artifact).out
 
 
 def test_inspect_json_is_the_python_dict(mcpc_run: Any, artifact: Path) -> None:

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from mcpc import _schema, inspection
-from mcpc.artifact import Code, Contents, Golden, write_artifact
+from mcpc.artifact import Code, Contents, write_artifact
 from mcpc.errors import FormatError
+from mcpc.golden import Golden
 from mcpc.inspection import SECTIONS, inspect
 
 
@@ -52,13 +53,14 @@ def test_everything_is_there_and_plain(path: Path) -> None:
     assert {key: document[key] for key in ("model_name", "target", "format_version", "runtime_version", "signed")} == {
         "model_name": "net",
         "target": "rock5b",
-        "format_version": "1.0",
-        "runtime_version": "1.0",
+        "format_version": "1.1",
+        "runtime_version": "1.1",
         "signed": False,
     }
     assert document["file_bytes"] == path.stat().st_size
     assert (document["code_bytes"], document["weights_bytes"]) == (36, 43)
     assert (document["flops"], document["predicted_us"], document["golden_cases"]) == (110, 1.75, 1)
+    assert document["golden_bytes"] == 70 and document["golden_tensors"] == {"stored": 2, "drawn": 0, "sampled": 0}
     assert document["inputs"] == [
         {"name": "x", "dtype": "float32", "shape": ["N", 3], "max_bytes": None, "optional": False}
     ]

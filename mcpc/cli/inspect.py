@@ -52,7 +52,6 @@ def inspect(artifact: Path, section: str | None, html: Path | None, as_json: boo
 
 
 def _summary(document: Document) -> str:
-    cases = document["golden_cases"]
     arena = f"arena {size(document['arena_bytes'])} (largest live set {size(document['live_set_bytes'])})"
     if document["unbounded"]:
         arena = "arena unbounded: it grows while it runs, unless compiled with --dim NAME=MIN..MAX"
@@ -65,7 +64,7 @@ def _summary(document: Document) -> str:
         f"scratch {size(document['scratch_bytes'])} a thread",
         f"  work      {len(document['steps'])} steps, {document['flops'] / 1e9:.3g} GFLOP, "
         f"predicted {duration(document['predicted_us'])} on one core",
-        f"  self-test {cases or 'no'} {'case' if cases == 1 else 'cases'}",
+        f"  self-test {_selftest(document)}",
     ]
     lines += [f"  {kind[:-1]:<9} {_tensor(each)}" for kind in ("inputs", "outputs") for each in document[kind]]
     for symbol in document["symbols"]:
@@ -75,6 +74,14 @@ def _summary(document: Document) -> str:
         needs = ", ".join(code["features"]) or "nothing"
         lines.append(f"  code      {code['name']} ({code['isa']}), {size(code['bytes'])}, needs {needs}")
     return "\n".join(map(console.printable, lines))
+
+
+def _selftest(document: Document) -> str:
+    cases = document["golden_cases"]
+    if cases == 0:
+        return "no cases"
+    tensors = ", ".join(f"{count} {how}" for how, count in document["golden_tensors"].items() if count)
+    return f"{cases} {'case' if cases == 1 else 'cases'}, {size(document['golden_bytes'])}; tensors: {tensors}"
 
 
 def _tensor(tensor: Document) -> str:

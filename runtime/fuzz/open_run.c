@@ -89,6 +89,16 @@ static void bind_inputs(const mcp26_model *model, mcp26_session *session, void *
     }
 }
 
+/* Whether the case's inputs, which may be computed, have a size that a machine might really have. */
+static int is_small(const mcp26_model *model, const mcp26_golden_case *golden) {
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; golden != NULL && i < golden->input_count; i++) {
+        uint64_t more = mcp26_model_golden_input(model, 0, i)->bytes;
+        bytes = more > UINT64_MAX - bytes ? UINT64_MAX : bytes + more;
+    }
+    return golden != NULL && bytes <= 64 << 20;
+}
+
 static void use(mcp26_model *model, mcp26_error *error) {
     mcp26_session *session;
     mcp26_session_options options = {.struct_size = sizeof options, .threads = 1};
@@ -100,7 +110,7 @@ static void use(mcp26_model *model, mcp26_error *error) {
     bind_inputs(model, session, buffers, count);
     if (is_stub(model, model->entry_offset) && is_stub(model, model->plan_offset)) {
         (void)mcp26_session_run(session);
-        if (mcp26_model_golden(model, 0) != NULL && mcp26_session_run_golden(session, 0) == MCP26_OK) {
+        if (is_small(model, mcp26_model_golden(model, 0)) && mcp26_session_run_golden(session, 0) == MCP26_OK) {
             for (uint32_t i = 0; i < mcp26_model_golden(model, 0)->output_count; i++) {
                 (void)mcp26_session_compare_golden(session, 0, i, NULL);
             }

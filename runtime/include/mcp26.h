@@ -50,7 +50,7 @@ extern "C" {
 
 /* The runtime's version. An artifact states the least one it needs, in the same numbers. */
 #define MCP26_VERSION_MAJOR 1
-#define MCP26_VERSION_MINOR 0
+#define MCP26_VERSION_MINOR 1
 
 /* The format's major version that this runtime reads; any minor of it. */
 #define MCP26_FORMAT_MAJOR 1
@@ -326,10 +326,12 @@ typedef struct {
     uint32_t input_count, output_count;
 } mcp26_golden_case;
 
+/* `data` is NULL where the artifact does not hold all elements: an input that mcp26_session_run_golden computes from a
+ * seed, or a large output, of which mcp26_session_compare_golden compares one element and the mean of every block. */
 typedef struct {
     const void *data;
     const int64_t *shape;
-    uint64_t bytes;
+    uint64_t bytes; /* of the whole tensor */
     uint32_t rank;
     uint32_t index; /* of the model's input or output */
 } mcp26_golden_tensor;
@@ -338,14 +340,16 @@ MCP26_API const mcp26_golden_case *mcp26_model_golden(const mcp26_model *model, 
 MCP26_API const mcp26_golden_tensor *mcp26_model_golden_input(const mcp26_model *model, uint32_t golden, uint32_t i);
 MCP26_API const mcp26_golden_tensor *mcp26_model_golden_output(const mcp26_model *model, uint32_t golden, uint32_t i);
 
-/* Reset the state, bind the case's inputs and run. The inputs stay bound. */
+/* Reset the state, bind the case's inputs and run. The inputs stay bound. The first call for a case takes memory for the
+ * inputs that are computed, which the session keeps; MCP26_ERR_MEMORY where there is none. */
 MCP26_API mcp26_status mcp26_session_run_golden(mcp26_session *session, uint32_t golden);
 
-/* How an output compares: floats by |got - want| <= atol + rtol * |want| (NaN equals NaN), all else exactly. */
+/* How an output compares: floats by |got - want| <= atol + rtol * |want| (NaN equals NaN), all else exactly;
+ * means of blocks with the mean of |got| for |want|. */
 typedef struct {
-    uint64_t elements;
-    uint64_t mismatches;
-    uint64_t worst_index; /* row-major, of the largest excess over the tolerance */
+    uint64_t elements;    /* compared: all, or the number of blocks */
+    uint64_t mismatches;  /* of those */
+    uint64_t worst_index; /* row-major, of the largest excess over the tolerance; the block's first where its mean has it */
     double worst_got, worst_want;
     double max_abs_difference;
 } mcp26_comparison;

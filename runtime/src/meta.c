@@ -2,6 +2,7 @@
 #include "model.h"
 
 #include "cpu.h"
+#include "draw.h"
 #include "fb.h"
 #include "schema_slots.h"
 #include "status.h"
@@ -159,27 +160,53 @@ static void decode_steps(mcp26_model *model, const mcp26_fb_table *meta) {
     model->info.step_count = vector.count;
 }
 
-/* The tensors of one side of a golden case, in the GOLDEN section. */
-static const mcp26_golden_tensor *decode_golden_side(mcp26_model *model, const mcp26_fb_table *golden, uint32_t slot,
-                                                     mcp26_section section, const mcp26_tensor_info *infos,
-                                                     uint32_t info_count, uint32_t *count) {
+/* Where the elements of a golden tensor lie in the GOLDEN section, or what stands for them. */
+static void decode_golden_data(const mcp26_fb_table *table, mcp26_section section, const uint8_t *base, uint32_t dtype,
+                               mcp26_model_golden_tensor *tensor) {
+    mcp26_fb *fb = table->fb;
+    const uint64_t offset = mcp26_fb_u64(table, GoldenTensor_offset, 0), size = mcp26_dtype_alignment(dtype);
+    const uint64_t stored = mcp26_fb_u64(table, GoldenTensor_bytes, 0), elements = tensor->info.bytes / size;
+    require(fb, offset <= section.size && stored <= section.size - offset && offset % size == 0);
+    if (mcp26_fb_u8(table, GoldenTensor_drawn, 0)) {
+        tensor->seed = mcp26_fb_u64(table, GoldenTensor_seed, 0);
+        tensor->scale = mcp26_fb_float(table, GoldenTensor_scale, 0);
+        tensor->range = mcp26_fb_u32(table, GoldenTensor_range, 0);
+        require(fb, mcp26_draw_has(dtype) && (mcp26_dtype_is_float(dtype) || tensor->range != 0));
+        return;
+    }
+    tensor->block = mcp26_fb_u64(table, GoldenTensor_block, 0);
+    if (tensor->block == 0) {
+        require(fb, stored == tensor->info.bytes);
+        tensor->info.data = base + offset;
+        return;
+    }
+    const uint64_t blocks = elements / tensor->block + (elements % tensor->block != 0);
+    require(fb, mcp26_draw_has(dtype) && blocks <= stored && blocks * (sizeof(double) + size) == stored);
+    tensor->means = base + offset;
+    tensor->elements = tensor->means + blocks * sizeof(double);
+}
+
+/* The tensors of one side of a golden case. Inputs are drawn, outputs are sampled, never the other way round. */
+static const mcp26_model_golden_tensor *decode_golden_side(mcp26_model *model, const mcp26_fb_table *golden,
+                                                           uint32_t slot, mcp26_section section,
+                                                           const mcp26_tensor_info *infos, uint32_t info_count,
+                                                           uint32_t *count) {
     mcp26_fb *fb = golden->fb;
     mcp26_fb_vector vector = mcp26_fb_vector_of(golden, slot, 4);
-    mcp26_golden_tensor *tensors = take(model, fb, vector.count, sizeof *tensors);
+    mcp26_model_golden_tensor *tensors = take(model, fb, vector.count, sizeof *tensors);
     for (uint32_t i = 0; i < vector.count && fb->fault == NULL; i++) {
         mcp26_fb_table table = mcp26_fb_element_table(&vector, i);
-        mcp26_golden_tensor *tensor = &tensors[i];
-        uint64_t offset = mcp26_fb_u64(&table, GoldenTensor_offset, 0);
-        tensor->index = mcp26_fb_u32(&table, GoldenTensor_index, 0);
-        tensor->bytes = mcp26_fb_u64(&table, GoldenTensor_bytes, 0);
-        tensor->shape = decode_shape(model, &table, GoldenTensor_shape, &tensor->rank);
-        require(fb, tensor->index < info_count && offset <= section.size && tensor->bytes <= section.size - offset);
+        mcp26_golden_tensor *info = &tensors[i].info;
+        info->index = mcp26_fb_u32(&table, GoldenTensor_index, 0);
+        info->shape = decode_shape(model, &table, GoldenTensor_shape, &info->rank);
+        require(fb, info->index < info_count);
         if (fb->fault != NULL) break;
-        uint32_t dtype = infos[tensor->index].dtype;
+        const uint32_t dtype = infos[info->index].dtype;
         int overflow;
-        uint64_t bytes = mcp26_tensor_bytes(tensor->shape, tensor->rank, dtype, &overflow);
-        require(fb, !overflow && bytes == tensor->bytes && offset % mcp26_dtype_alignment(dtype) == 0);
-        tensor->data = model->container.bytes + section.offset + offset;
+        info->bytes = mcp26_tensor_bytes(info->shape, info->rank, dtype, &overflow);
+        require(fb, !overflow);
+        decode_golden_data(&table, section, model->container.bytes + section.offset, dtype, &tensors[i]);
+        require(fb, slot == GoldenCase_inputs ? tensors[i].block == 0 : tensors[i].block != 0 || info->data != NULL);
     }
     *count = vector.count;
     return tensors;
@@ -234,6 +261,11 @@ static void decode_golden(mcp26_model *model, const mcp26_fb_table *meta) {
                                             model->info.input_count, &golden->info.input_count);
         golden->outputs = decode_golden_side(model, &table, GoldenCase_outputs, section, model->outputs,
                                              model->info.output_count, &golden->info.output_count);
+        for (uint32_t j = 0; j < golden->info.input_count && meta->fb->fault == NULL; j++) {
+            const mcp26_golden_tensor *input = &golden->inputs[j].info;
+            uint64_t bytes = input->data == NULL ? (input->bytes + 63) / 64 * 64 : 0;
+            require(meta->fb, !__builtin_add_overflow(golden->drawn_bytes, bytes, &golden->drawn_bytes));
+        }
     }
     model->golden = cases;
     model->info.golden_count = vector.count;

@@ -149,21 +149,21 @@ const void *mcp26_model_section(const mcp26_model *model, uint32_t index, uint32
     return model->container.bytes + section.offset;
 }
 
-static const mcp26_model_golden_case *golden_case(const mcp26_model *model, uint32_t golden) {
+const mcp26_model_golden_case *mcp26_model_golden_case_of(const mcp26_model *model, uint32_t golden) {
     return model != NULL && golden < model->info.golden_count ? &model->golden[golden] : NULL;
 }
 
 const mcp26_golden_case *mcp26_model_golden(const mcp26_model *model, uint32_t golden) {
-    const mcp26_model_golden_case *found = golden_case(model, golden);
+    const mcp26_model_golden_case *found = mcp26_model_golden_case_of(model, golden);
     return found != NULL ? &found->info : NULL;
 }
 
 const mcp26_golden_tensor *mcp26_model_golden_input(const mcp26_model *model, uint32_t golden, uint32_t i) {
-    const mcp26_model_golden_case *found = golden_case(model, golden);
-    return found != NULL && i < found->info.input_count ? &found->inputs[i] : NULL;
+    const mcp26_model_golden_case *found = mcp26_model_golden_case_of(model, golden);
+    return found != NULL && i < found->info.input_count ? &found->inputs[i].info : NULL;
 }
 
 const mcp26_golden_tensor *mcp26_model_golden_output(const mcp26_model *model, uint32_t golden, uint32_t i) {
-    const mcp26_model_golden_case *found = golden_case(model, golden);
-    return found != NULL && i < found->info.output_count ? &found->outputs[i] : NULL;
+    const mcp26_model_golden_case *found = mcp26_model_golden_case_of(model, golden);
+    return found != NULL && i < found->info.output_count ? &found->outputs[i].info : NULL;
 }

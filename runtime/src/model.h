@@ -20,9 +20,20 @@ typedef struct {
     atomic_uint verified; /* 1: its SHA-256 has been found right */
 } mcp26_model_shard;
 
+/* A tensor of the self-test. Where `info.data` is NULL, an input is drawn from the seed, and of an output there are the
+ * means of its blocks (double) and an element of each. */
+typedef struct {
+    mcp26_golden_tensor info;
+    const uint8_t *means, *elements;
+    uint64_t block, seed;
+    float scale;
+    uint32_t range;
+} mcp26_model_golden_tensor;
+
 typedef struct {
     mcp26_golden_case info;
-    const mcp26_golden_tensor *inputs, *outputs;
+    const mcp26_model_golden_tensor *inputs, *outputs;
+    uint64_t drawn_bytes; /* of all drawn inputs, each rounded up to 64 */
 } mcp26_model_golden_case;
 
 typedef struct {
@@ -58,6 +69,9 @@ struct mcp26_model {
 
 /* `count` zeroed elements of `size` bytes that live as long as the model; NULL when exhausted. */
 void *mcp26_model_take(mcp26_model *model, uint64_t count, uint64_t size);
+
+/* A case of the self-test; NULL where there is none. */
+const mcp26_model_golden_case *mcp26_model_golden_case_of(const mcp26_model *model, uint32_t golden);
 
 /* Decode META (meta.c) and choose a code variant. Needs model->container; fills info and all that describes the model,
  * and entry_offset and plan_offset in the section *code_section. */

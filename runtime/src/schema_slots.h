@@ -87,6 +87,11 @@ enum {
     GoldenTensor_shape = 1,
     GoldenTensor_offset = 2,
     GoldenTensor_bytes = 3,
+    GoldenTensor_drawn = 4,
+    GoldenTensor_seed = 5,
+    GoldenTensor_scale = 6,
+    GoldenTensor_range = 7,
+    GoldenTensor_block = 8,
 };
 
 enum {

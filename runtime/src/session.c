@@ -183,6 +183,7 @@ void mcp26_session_close(mcp26_session *session) {
     for (uint32_t i = 0; i < model->info.output_count; i++) {
         if (session->owned[i].grown != 0) mcp26_os_free(session->owned[i].data, session->owned[i].grown);
     }
+    if (session->drawn_bytes != 0) mcp26_os_free(session->drawn, session->drawn_bytes);
     if (session->arena_grown != 0) mcp26_os_free(session->env.arena, session->arena_grown);
     mcp26_os_free(session->block, session->block_bytes);
     mcp26_model_drop(model);

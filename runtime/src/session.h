@@ -46,6 +46,8 @@ struct mcp26_session {
     void *block; /* what mcp26_os_free gets; NULL for the caller's memory */
     uint64_t block_bytes;
     uint64_t memory_budget; /* 0: none */
+    uint8_t *drawn;         /* inputs of a golden case, in memory of their own */
+    uint64_t drawn_bytes;   /* of that memory */
     uint64_t arena_grown;   /* bytes of an arena that was grown out of the block */
     uint64_t grown_bytes;   /* all that lies outside the block */
 };

@@ -43,6 +43,10 @@ uint32_t mcp26_dtype_alignment(uint32_t dtype) {
     return bits > 8 ? bits / 8 : 1;
 }
 
+int mcp26_dtype_is_float(uint32_t dtype) {
+    return dtype == MCP26_FLOAT32 || dtype == MCP26_FLOAT64 || dtype == MCP26_FLOAT16 || dtype == MCP26_BFLOAT16;
+}
+
 uint64_t mcp26_tensor_bytes(const int64_t *shape, uint32_t rank, uint32_t dtype, int *overflow) {
     int64_t bits = mcp26_dtype_bits(dtype);
     int empty = 0;

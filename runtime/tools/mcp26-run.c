@@ -170,10 +170,10 @@ static int selftest(const mcp26_model *model, mcp26_session *session) {
             mcp26_comparison result;
             mcp26_status status = mcp26_session_compare_golden(session, golden, i, &result);
             const mcp26_golden_tensor *want = mcp26_model_golden_output(model, golden, i);
-            printf("case %u output %s: %s, %" PRIu64 " elements, %" PRIu64
+            printf("case %u output %s: %s, %" PRIu64 " %s, %" PRIu64
                    " differ, max difference %g (rtol %g, atol %g)\n",
                    golden, mcp26_model_output(model, want->index)->name, status == MCP26_OK ? "ok" : "FAILED",
-                   result.elements, result.mismatches, result.max_abs_difference, (double)info->rtol,
+                   result.elements, want->data != NULL ? "elements" : "blocks", result.mismatches, result.max_abs_difference, (double)info->rtol,
                    (double)info->atol);
             if (status == MCP26_OK) continue;
             fprintf(stderr, "mcp26-run: %s\n", mcp26_session_message(session));

@@ -19,9 +19,10 @@ from onnx.reference import ReferenceEvaluator
 
 import mcpc
 from mcpc import onnx_reader, onnx_writer, plugins
-from mcpc.artifact import Artifact, Code, Contents, Golden, write_artifact
+from mcpc.artifact import Artifact, Code, Contents, write_artifact
 from mcpc.cache import cache_dir
 from mcpc.container import Kind
+from mcpc.golden import Golden
 from mcpc.onnx_structure import reads, walk
 from mcpc.pipeline import PassContext, parse_pipeline, run_pipeline
 from mcpc.reference import run_model

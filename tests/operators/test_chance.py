@@ -11,8 +11,9 @@ import pytest
 from onnx import TensorProto, helper
 
 import mcpc
-from mcpc.artifact import Artifact, Golden
+from mcpc.artifact import Artifact
 from mcpc.errors import ModelError, UsageError
+from mcpc.golden import Golden
 from mcpc.verification import verify
 
 from . import runners

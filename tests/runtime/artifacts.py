@@ -12,7 +12,9 @@ import numpy as np
 
 from mcpc import abi
 from mcpc._schema import DimRefT, DType, MetaT, StepT, SymbolT, TensorT
-from mcpc.artifact import Code, Contents, Golden, write_artifact
+from mcpc.artifact import Code, Contents, write_artifact
+from mcpc.draws import Draw, bell
+from mcpc.golden import Golden, Samples
 from mcpc.targets.native.image import flatten
 from mcpc.targets.native.toolchain import Machine, Unit, compile_objects, link_image
 
@@ -54,13 +56,19 @@ def _step(name: str, shards: list[int]) -> StepT:
     return StepT(name=name, op="Test", kernel="test", shards=shards, predictedUs=1.5, shape="Nx4")
 
 
-def write_demo(path: Path, codes: list[Code] | None = None) -> None:
-    """The model of blobs/demo.c: N is 1 to 8, K 0 to 16; the golden case has N = 3, K = 2."""
+def write_demo(path: Path, codes: list[Code] | None = None, drawn: bool = False) -> None:
+    """The model of blobs/demo.c: N is 1 to 8, K 0 to 16; the golden case has N = 3, K = 2.
+
+    ``drawn``: its inputs are drawn, and two of its outputs sampled, in blocks of 5 and 3.
+    """
     random = np.random.default_rng(0)
     weights = [random.standard_normal(SHARD_BYTES // 4).astype(np.float32) for _ in range(4)]
     w = [shard[:4] for shard in weights]
     x = random.standard_normal((3, 4)).astype(np.float32)
     index = np.array([2, -3], np.int32)
+    draws = [bell(x.dtype, x.shape, 7, 1.0), Draw(index.dtype, index.shape, 8, range=3)]
+    if drawn:
+        x, index = [draw.array() for draw in draws]
     scaled = x * w[0]
     meta = MetaT(
         modelName="demo",
@@ -82,9 +90,10 @@ def write_demo(path: Path, codes: list[Code] | None = None) -> None:
         scratchBytes=16,
         offsetCount=1,
     )
-    golden = Golden(
-        [x, index], [scaled + w[2] + w[3], scaled[index] + w[1], np.array([1], np.int64)], rtol=1e-5, atol=1e-6
-    )
+    y, picked, runs = scaled + w[2] + w[3], scaled[index] + w[1], np.array([1], np.int64)
+    golden = Golden([x, index], [y, picked, runs], rtol=1e-5, atol=1e-6)
+    if drawn:
+        golden = Golden(draws, [Samples.of(y, 5), Samples.of(picked, 3), runs], rtol=1e-5, atol=1e-6)
     write_artifact(path, Contents(meta, _codes("demo") if codes is None else codes, weights, [golden]))
 
 
@@ -114,5 +123,6 @@ def write_foreign(path: Path) -> None:
 if __name__ == "__main__":
     folder = Path(sys.argv[1])
     write_demo(folder / "demo.mcp26bin")
+    write_demo(folder / "drawn.mcp26bin", drawn=True)
     write_growing(folder / "growing.mcp26bin")
     write_foreign(folder / "foreign.mcp26bin")

@@ -88,7 +88,7 @@ def find_flavour(name: str) -> Flavour:
 
 @pytest.fixture(scope="session")
 def artifacts(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with demo, growing and foreign."""
+    """A folder with demo, drawn, growing and foreign."""
     folder = tmp_path_factory.mktemp("artifacts")
     subprocess.run([sys.executable, str(Path(__file__).parent / "artifacts.py"), str(folder)], check=True)
     return folder

@@ -69,7 +69,7 @@ def test_affinity_on_made_up_machines(build: Build, artifacts: Path) -> None:
     assert "RK3588" in done.stdout
 
 
-@pytest.mark.parametrize("artifact", ["demo", "growing"])
+@pytest.mark.parametrize("artifact", ["demo", "drawn", "growing"])
 def test_fuzzed(artifact: str, build: Build, artifacts: Path) -> None:
     fuzz = _C.parents[2] / "runtime" / "fuzz"
     program = build("memory", "open_run", (fuzz / "open_run.c", fuzz / "driver.c"))

@@ -48,6 +48,37 @@ static void test_golden(const char *folder) {
     mcp26_model_close(model);
 }
 
+/* Computed inputs and sampled outputs: every element that is wrong is found, by itself or in its block's mean. */
+static void test_drawn(const char *folder) {
+    mcp26_model *model = open_model(folder, "drawn");
+    mcp26_session *session = open_session(model, 2);
+    CHECK(mcp26_model_golden_input(model, 0, 0)->data == NULL && mcp26_model_golden_output(model, 0, 0)->data == NULL);
+    uint64_t bytes = mcp26_session_bytes(session);
+    for (int i = 0; i < 3; i++) check_golden(session, model);
+    CHECK(mcp26_session_bytes(session) == bytes + 128); /* x and index, each rounded up to 64 */
+    for (uint32_t output = 0; output < 2; output++) {
+        mcp26_comparison result;
+        mcp26_view view;
+        int of_mean = 0;
+        CHECK(mcp26_session_output(session, output, &view) == MCP26_OK);
+        float *data = (float *)(uintptr_t)view.data;
+        for (uint64_t i = 0; i < view.bytes / sizeof *data; i++) {
+            const float right = data[i];
+            data[i] += 1;
+            CHECK_STATUS(MCP26_ERR_GOLDEN, mcp26_session_compare_golden(session, 0, output, &result), "");
+            CHECK(result.mismatches == 1 && result.elements == 3);
+            CHECK(strstr(mcp26_session_message(session), "blocks differ") != NULL);
+            if (strstr(mcp26_session_message(session), "a mean") == NULL) CHECK(result.worst_index == i);
+            else of_mean++;
+            data[i] = right;
+        }
+        CHECK(of_mean > 0);
+        CHECK_STATUS(MCP26_OK, mcp26_session_compare_golden(session, 0, output, &result), "");
+    }
+    mcp26_session_close(session);
+    mcp26_model_close(model);
+}
+
 static void expect_refusal(mcp26_session *session, mcp26_status expected, const char *word, mcp26_status status) {
     CHECK_STATUS(expected, status, mcp26_session_message(session));
     if (strstr(mcp26_session_message(session), word) == NULL) {
@@ -354,6 +385,7 @@ static void test_affinity(const char *folder) {
 
 const test session_tests[] = {
     {"golden", test_golden},
+    {"drawn", test_drawn},
     {"refusals", test_refusals},
     {"shapes_change", test_shapes_change},
     {"bound_outputs", test_bound_outputs},
