@@ -1,4 +1,5 @@
-"""Parts of larger tensors: what a Concat joins is written where it belongs, what a Slice cuts is read where it lies.
+"""Parts of larger tensors: what a Concat joins, or a Pad surrounds, is written where it belongs, what a Slice cuts is
+read where it lies.
 
 Along the innermost dimension in memory a part is no run but a piece of every row. Kernels that go from row to row (of
 an image: from pixel to pixel) by a step of its own write and read such pieces: their types get a ``pitch``.
@@ -9,11 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+import numpy as np
+
 from mcpc import ops
-from mcpc.ir import DType, Graph, Node, TensorType, Value, names_of
+from mcpc.ir import DType, Graph, Node, TensorType, Value, is_static, names_of
 from mcpc.ops.context import same
+from mcpc.ops.generate import pad_amounts
 from mcpc.pipeline import Pass, PassContext
-from mcpc.rewrite import control_flow_graphs
+from mcpc.rewrite import control_flow_graphs, remove_dead, substitute
 
 from .convolution import PackedConvolution
 from .region import Region
@@ -21,7 +25,7 @@ from .strided import channels_last
 from .views import concat_steps, view_offset
 
 #: Operators that copy with any steps.
-COPIES = ("Identity", "Transpose")
+COPIES = ("Expand", "Identity", "Transpose")
 
 
 @dataclass(frozen=True)
@@ -34,6 +38,8 @@ class PlaceParts(Pass):
     def __call__(self, graph: Graph, ctx: PassContext) -> Graph:
         context, late = ops.infer_graph(graph), set(graph.data_symbols())
         for inner in control_flow_graphs(graph):
+            for node in [node for node in inner.nodes if node.is_op("Pad")]:
+                _surround(inner, node, context, ctx)
             for node in [node for node in inner.nodes if node.is_op("Concat")]:
                 # The whole is placed when its first part is written: its size has to be known by then.
                 if late.isdisjoint(names_of(node.output.type.dims)):
@@ -42,6 +48,48 @@ class PlaceParts(Pass):
                 if node.is_op("Slice"):
                     _cut(inner, node, context, ctx)
         return graph
+
+
+def _surround(graph: Graph, node: Node, context: ops.InferContext, ctx: PassContext) -> None:
+    """Where a Pad's operand need not move for it, the Pad becomes a Concat of the operand and the number around it."""
+    x, out, number = node.inputs[0], node.output, node.input(2)
+    assert x is not None
+    amounts = pad_amounts(node, context)
+    axes = [axis for axis, sides in enumerate(amounts or ()) if sides != (0, 0)]
+    if amounts is None or len(axes) != 1 or node.attrs.get("mode", "constant") != "constant":
+        return
+    if not is_static(out.type.dims) or out.type.elements == 0 or x.type.layout != out.type.layout:
+        return
+    axis, sides = axes[0], [side for side in amounts[axes[0]] if isinstance(side, int) and side >= 0]
+    if len(sides) != 2 or not _is_surrounded_in_place(x, node, axis, context, graph):
+        return
+    if number is None:
+        number = graph.constant(f"{out.name}.number", np.zeros((), out.dtype.numpy))
+    parts: list[Value] = [x]
+    for is_behind, side in enumerate(sides):
+        if side == 0:
+            continue
+        dims = tuple(side if each == axis else size for each, size in enumerate(out.type.dims))
+        sizes = graph.constant(f"{out.name}.sizes", np.array(dims, np.int64))
+        filled = Value(graph.fresh(f"{out.name}.around"), replace(out.type, shape=dims))
+        graph.insert_before(node, [Node("Expand", [number, sizes], [filled], name=filled.name)])
+        parts = [*parts, filled] if is_behind else [filled, *parts]
+    joined = Value(graph.fresh(out.name), out.type)
+    graph.insert_before(node, [Node("Concat", parts, [joined], {"axis": axis}, name=node.name)])
+    ctx.decide(node, "in place", "what it surrounds is written where it belongs")
+    substitute(graph, out, joined, rename=True)
+    remove_dead(graph, [node])
+
+
+def _is_surrounded_in_place(x: Value, pad: Node, axis: int, context: ops.InferContext, graph: Graph) -> bool:
+    """Whether x, a run or a piece of every row of the result of ``pad``, can be written there."""
+    out, maker = pad.output.type, x.producer
+    if axis == out.order[-1]:
+        return _is_placeable(x, pad, graph, context)
+    is_run = all(out.dims[outer] == 1 for outer in out.order[: out.order.index(axis)])
+    if not is_run or maker is None or not graph.owns(maker) or graph.is_output(x) or x.type.pitch is not None:
+        return False
+    return view_offset(maker, context) is None
 
 
 def _place(graph: Graph, node: Node, context: ops.InferContext, ctx: PassContext) -> None:

@@ -178,3 +178,30 @@ FAMILY.graph("rows into a Conv over one axis", lambda g: g("Conv", g(
     "Transpose", g("MatMul", (2, 9, 5), W((5, 6))), perm=[0, 2, 1]), W((7, 6, 3))))  # fmt: skip
 FAMILY.graph("an image of rows, few channels", lambda g: g("Conv", g(
     "Transpose", (2, 6, 5, 3), perm=[0, 3, 1, 2]), W((4, 3, 3, 3))))  # fmt: skip
+
+
+# ---- a Pad of what a kernel writes in place
+def padded(g: Graph, x: Any, axis: int, before: int, behind: int, *number: W) -> str:
+    return str(g("Pad", x, ints(before, behind), *(number or ("",)), ints(axis)))
+
+
+case(
+    "MaxPool, Pad of channels, Add",
+    lambda g: g(
+        "Add", padded(g, g("MaxPool", X, kernel_shape=[3, 3], pads=[1] * 4), 1, 0, 8), conv(g, w=W((16, 8, 3, 3)))
+    ),
+)
+case(
+    "Conv, Pad of channels on both sides, Conv",
+    lambda g: g("Conv", padded(g, conv(g), 1, 3, 5, scalar(0.5)), W((4, 16, 1, 1))),
+)
+case(
+    "Conv, Pad of channels before, read twice",
+    lambda g: g("Add", g("Conv", padded(g, y := conv(g), 1, 8, 0), W((8, 16, 1, 1))), y),
+)
+case("MatMul, Pad of rows", lambda g: padded(g, g("MatMul", (1, 5, 6), W((6, 7))), 1, 2, 1, scalar(-1.0)))
+case("Relu, Pad of the first axis", lambda g: g("Neg", padded(g, g("Relu", (3, 4)), 0, 1, 2)))
+case(
+    "Conv, Pad of one image's rows, MaxPool",
+    lambda g: g("MaxPool", padded(g, conv(g, (1, 8, 5, 6)), 2, 1, 2, scalar(9.0)), kernel_shape=[2, 2]),
+)
