@@ -128,9 +128,10 @@ def test_sums_stay_in_registers(machine: Machine, tmp_path: Path) -> None:
             assert not on_stack, f"{name}: {on_stack}"
 
 
+@pytest.mark.parametrize("name", ["gemm_784_32_192", "conv_few"])
 @pytest.mark.parametrize("machine", MACHINES[:2], ids=lambda machine: machine.cpu)
-def test_shallow_tiles_finish_in_registers(machine: Machine, tmp_path: Path) -> None:
-    lines = disassemble(source(), machine, tmp_path)["gemm_784_32_192"]
+def test_shallow_tiles_finish_in_registers(machine: Machine, name: str, tmp_path: Path) -> None:
+    lines = disassemble(source(), machine, tmp_path)[name]
     assert any("vfmadd" in loop for loop in map(" ".join, innermost_loops(lines)))
     stored = [line for line in lines if re.match(r"vmov\w+ %[yz]mm\d+, .*\(%r[sb]p", line)]
     assert len(stored) < 12  # pointers to rows, for other tiles; the sums are 12 registers and 24

@@ -11,7 +11,8 @@
 
 enum {
     CONV_FEW_PATCH = 2048, /* floats on the stack */
-    CONV_FEW_TAPS = 160    /* taps of one call of a core */
+    CONV_FEW_TAPS = 160,   /* taps of one call of a core */
+    CONV_FEW_WIDTH = 8     /* columns of a kernel that are unrolled */
 };
 
 /* Elements from one item, channel, row, column to the next. */
@@ -129,9 +130,9 @@ MCP26_INLINE void conv_few_patch(conv_shape s, const float *x, conv_strides st, 
     }
 }
 
-/* Where elements of the input are, and the first taps among them; `patch` says the same of a patch. */
+/* Where the first taps are in the image, and in a patch, whose elements are where `patch` says. */
 typedef struct {
-    conv_strides image, patch;
+    conv_strides patch;
     int64_t span;
     int64_t in_image[CONV_FEW_TAPS], in_patch[CONV_FEW_TAPS];
 } conv_few_places;
@@ -139,21 +140,51 @@ typedef struct {
 MCP26_INLINE void conv_few_place(conv_shape s, conv_strides st, conv_few_places *p) {
     int64_t some = mcp26_min(CONV_FEW_TAPS, s.in_c * s.kernel_h * s.kernel_w);
     p->span = conv_few_span(s, TILE_FEW);
-    p->image = st;
     p->patch = (conv_strides){0, s.kernel_h * p->span, p->span, 1};
     conv_few_offsets(s, st, s.dilation_h, 0, some, p->in_image);
     conv_few_offsets(s, p->patch, 1, 0, some, p->in_patch);
 }
 
+/* TILE_FEW whole pixels inside the image, `vectors` registers of channels from n on: the first tap of the first one is
+ * at x. The kernel sums them itself, so that places of taps are literals, and finishes them in registers. */
+MCP26_INLINE void conv_few_inside(conv_shape s, tile_product t, const float *x, conv_strides st,
+                                  mcp26_epilogue epilogue, int64_t vectors, int64_t m, int64_t n) {
+    tile_vector acc[TILE_FEW * TILE_VECTORS];
+    const float *b = t.b + n / MCP26_NR * t.panel_stride;
+    MCP26_UNROLL for (int64_t i = 0; i < TILE_FEW * vectors; i++) acc[i] = 0.0f;
+    for (int64_t c = 0; c < s.in_c; c++) {
+        MCP26_ROLL for (int64_t kh = 0; kh < s.kernel_h; kh++) {
+            const float *from = x + c * st.channel + kh * s.dilation_h * st.row;
+            MCP26_UNROLL for (int64_t kw = 0; kw < s.kernel_w; kw++, b += MCP26_NR) {
+                tile_vector row[TILE_VECTORS];
+                MCP26_UNROLL for (int64_t j = 0; j < vectors; j++) {
+                    row[j] = tile_load(b + j * TILE_LANES / MCP26_NR * t.panel_stride + j * TILE_LANES % MCP26_NR);
+                }
+                MCP26_UNROLL for (int64_t i = 0; i < TILE_FEW; i++) {
+                    tile_vector pixel = from[(i * s.stride_w + kw * s.dilation_w) * st.column];
+                    MCP26_UNROLL for (int64_t j = 0; j < vectors; j++) {
+                        acc[i * vectors + j] = __builtin_elementwise_fma(pixel, row[j], acc[i * vectors + j]);
+                    }
+                }
+                __asm__ volatile("" ::: "memory"); /* or clang keeps pixels that taps share, without registers for them */
+            }
+        }
+    }
+    tile_finish_sums(t, epilogue, acc, TILE_FEW, vectors, m, n);
+}
+
 /* All channels of `count` pixels. */
-MCP26_INLINE void conv_few_pixels(conv_shape s, tile_product t, const float *x, const conv_few_places *p,
-                                  mcp26_epilogue epilogue, int64_t row, int64_t column, int64_t count, int64_t m) {
+MCP26_INLINE void conv_few_pixels(conv_shape s, tile_product t, const float *x, conv_strides image,
+                                  const conv_few_places *p, mcp26_epilogue epilogue, int64_t row, int64_t column,
+                                  int64_t count, int64_t m) {
     float patch[CONV_FEW_PATCH], sums[TILE_SUMS] __attribute__((aligned(64)));
     int64_t taps = s.in_c * s.kernel_h * s.kernel_w, reach = (s.kernel_h - 1) * s.dilation_h;
     int64_t top = row * s.stride_h - s.pad_top, side = column * s.stride_w - s.pad_left, down = s.dilation_h;
     const int64_t *offsets = p->in_image;
-    conv_strides st = p->image;
-    if (top >= 0 && top + reach < s.in_h && side >= 0 && side + conv_few_span(s, count) <= s.in_w) {
+    conv_strides st = image;
+    int64_t is_literal = __builtin_constant_p(s.kernel_w) && s.kernel_w <= CONV_FEW_WIDTH;
+    int64_t is_inside = top >= 0 && top + reach < s.in_h && side >= 0 && side + conv_few_span(s, count) <= s.in_w;
+    if (is_inside) {
         x += top * st.row + side * st.column;
     } else {
         conv_few_patch(s, x, st, patch, top, side, p->span);
@@ -164,6 +195,14 @@ MCP26_INLINE void conv_few_pixels(conv_shape s, tile_product t, const float *x, 
     for (int64_t n = 0; n < t.columns; n += TILE_WIDTH) {
         int64_t columns = mcp26_min(TILE_WIDTH, t.columns - n), vectors = columns <= TILE_LANES ? 1 : TILE_VECTORS;
         const float *b = t.b + n / MCP26_NR * t.panel_stride;
+        if (is_inside && is_literal && count == TILE_FEW && columns == TILE_WIDTH) {
+            conv_few_inside(s, t, x, image, epilogue, TILE_VECTORS, m, n);
+            continue;
+        }
+        if (is_inside && is_literal && count == TILE_FEW && columns == TILE_LANES) {
+            conv_few_inside(s, t, x, image, epilogue, 1, m, n);
+            continue;
+        }
         for (int64_t tap = 0; tap < taps || tap == 0; tap += CONV_FEW_TAPS) {
             int64_t some = mcp26_min(CONV_FEW_TAPS, taps - tap), other[CONV_FEW_TAPS];
             const int64_t *places = offsets;
@@ -206,7 +245,7 @@ MCP26_INLINE void conv_few_f32(conv_shape s, const float *x, conv_strides st, co
 #if TILE_PACKS
             tile_band(t, conv_few_pack, epilogue, m, count, 0, s.out_c);
 #else
-            conv_few_pixels(s, t, x + u / s.out_h * st.item, &places, epilogue, u % s.out_h, column, count, m);
+            conv_few_pixels(s, t, x + u / s.out_h * st.item, st, &places, epilogue, u % s.out_h, column, count, m);
 #endif
         }
     }

@@ -76,6 +76,21 @@ MCP26_INLINE void tile_fetch(tile_product t, mcp26_epilogue epilogue, int64_t ro
     }
 }
 
+/* C[m ...][n ...] = epilogue(acc), registers that a kernel has summed itself: all of them leave before the first result
+ * is stored, so that they need no memory. */
+MCP26_INLINE void tile_finish_sums(tile_product t, mcp26_epilogue epilogue, const tile_vector *acc, int64_t rows,
+                                   int64_t vectors, int64_t m, int64_t n) {
+    float sums[TILE_SUMS] __attribute__((aligned(64))), *to = t.c + m * t.ldc + n;
+    int64_t width = vectors * TILE_LANES;
+    MCP26_UNROLL for (int64_t i = 0; i < rows * vectors; i++) tile_store(sums + i * TILE_LANES, acc[i]);
+    MCP26_UNROLL for (int64_t i = 0; i < rows; i++) {
+        MCP26_UNROLL for (int64_t j = 0; j < width; j += 8) {
+            v8f v = v8f_load_all(sums + i * width + j);
+            v8f_store_all(to + i * t.ldc + j, epilogue(v, t.args, t.row0 + m + i, t.column0 + n + j, 8));
+        }
+    }
+}
+
 /* Whether the kernel sums whole tiles itself: of a shallow product, the call of a core takes a part of the time. */
 MCP26_INLINE int64_t tile_is_shallow(tile_product t) {
     return !TILE_PACKS && t.a && __builtin_constant_p(t.depth) && t.depth <= TILE_SHALLOW && t.depth % TILE_STEPS == 0;
@@ -99,14 +114,7 @@ MCP26_INLINE void tile_shallow(tile_product t, mcp26_epilogue epilogue, int64_t 
             }
         }
     }
-    float sums[MCP26_MR * TILE_WIDTH] __attribute__((aligned(64))), *to = t.c + m * t.ldc + n;
-    MCP26_UNROLL for (int64_t i = 0; i < MCP26_MR * TILE_VECTORS; i++) tile_store(sums + i * TILE_LANES, acc[i]);
-    MCP26_UNROLL for (int64_t i = 0; i < MCP26_MR; i++) { /* unrolled, so that no sum is stored before */
-        MCP26_UNROLL for (int64_t j = 0; j < TILE_WIDTH; j += 8) {
-            v8f v = v8f_load_all(sums + i * TILE_WIDTH + j);
-            v8f_store_all(to + i * t.ldc + j, epilogue(v, t.args, t.row0 + m + i, t.column0 + n + j, 8));
-        }
-    }
+    tile_finish_sums(t, epilogue, acc, MCP26_MR, TILE_VECTORS, m, n);
 }
 
 /* Times that tiles are lower and wider: rows a multiple of TILE_WAY apart are in the same few places of the cache. */
