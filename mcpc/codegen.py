@@ -11,7 +11,8 @@ import numpy as np
 from mcpc._schema import BufferT, StepT
 from mcpc.artifact import Code
 from mcpc.errors import ModelError
-from mcpc.ir import Graph
+from mcpc.ir import Dim, Graph
+from mcpc.kernel_class import KernelClass
 from mcpc.ops import OpDef
 from mcpc.pipeline import Pass, PassContext
 from mcpc.target import Target
@@ -38,6 +39,15 @@ class Build:
     symbols: list[str] = field(default_factory=list)
 
 
+@dataclass(frozen=True)
+class Tunable:
+    """A step that can take a kernel. ``key`` is the same where the same is computed, ``operations`` are what that
+    kernel then executes, by class."""
+
+    key: str
+    operations: Mapping[KernelClass, Dim]
+
+
 class Family(Protocol):
     """A code generator for one kind of target; found through the entry-point group ``mcpc.families``."""
 
@@ -55,10 +65,10 @@ class Family(Protocol):
         the reader replaces need not be known."""
         ...
 
-    def tunable(self, graph: Graph, target: Target) -> Mapping[str, Mapping[str, str]]:
-        """What may be measured: kernels by name, and for each the steps that can take it, a key by the step's name that
-        is the same where the same is computed. :meth:`build` takes a kernel that ``ctx.options["kernel"]`` names where
-        it can, and chooses by ``ctx.options["times"]`` (:mod:`mcpc.tuning`)."""
+    def tunable(self, graph: Graph, target: Target) -> Mapping[str, Mapping[str, Tunable]]:
+        """What may be measured: kernels by name, and for each the steps that can take it, by their names.
+        :meth:`build` takes a kernel that ``ctx.options["kernel"]`` names where it can, and chooses by
+        ``ctx.options["times"]`` (:mod:`mcpc.tuning`)."""
         ...
 
     def build(self, graph: Graph, target: Target, ctx: PassContext, jobs: int | None) -> Build:

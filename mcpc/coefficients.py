@@ -38,6 +38,7 @@ def save(target: Target, measured: Measured) -> Path:
         "# Written by `mcpc targets calibrate`; without this file the target has the coefficients of its description.",
         *(f"{key} = {json.dumps(value)}" for key, value in dataclasses.asdict(measured).items()),
         f"launch_us = {target.launch_us!r}",
+        f"parallel_us = {target.parallel_us!r}",
         *(f"{name} = {getattr(core, name)!r}" for name in BANDWIDTHS),
         "",
         "[rates]",
@@ -54,8 +55,8 @@ def save(target: Target, measured: Measured) -> Path:
 
 
 def overlaid(target: Target) -> Target:
-    """``target`` with what was measured of it on a processor of this kind, if anything was; a rate that the file does
-    not state is the description's. TargetError E303 where the file is malformed."""
+    """``target`` with what was measured of it on a processor of this kind, if anything was; what the file does not
+    state is the description's. TargetError E303 where the file is malformed."""
     path = path_of(target.name)
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -65,6 +66,7 @@ def overlaid(target: Target) -> Target:
         rates = {kind: float(table["rates"].get(kind, target.big_core.rates[kind])) for kind in KernelClass}
         numbers: dict[str, Any] = {name: float(table[name]) for name in BANDWIDTHS}
         launch_us = float(table["launch_us"])
+        parallel_us = float(table.get("parallel_us", target.parallel_us))
     except FileNotFoundError:
         return target
     except (OSError, tomllib.TOMLDecodeError, KeyError, TypeError, ValueError) as error:
@@ -73,7 +75,8 @@ def overlaid(target: Target) -> Target:
     core = dataclasses.replace(
         target.big_core, **numbers, rates=rates, source=f"measured {measured.date} on {measured.processor}"
     )
-    return dataclasses.replace(target, cores=(core, *target.cores[1:]), launch_us=launch_us, measured=measured)
+    cores = (core, *target.cores[1:])
+    return dataclasses.replace(target, cores=cores, launch_us=launch_us, parallel_us=parallel_us, measured=measured)
 
 
 def digest(target: Target) -> str:

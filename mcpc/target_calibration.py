@@ -3,39 +3,69 @@ every level of memory, the cost of a step.
 
 A small network for each class has operators of usual sizes side by side, with data that fit into the second cache; the
 rate is the median of operations over time. Bandwidths come from sums of two tensors: of a cache the slope of time over
-bytes, so that the cost of starting a step does not count.
+bytes, so that the cost of starting a step does not count. Of kernels that mix two classes, as minimal filtering does,
+the rates are those that explain the times of layers with different shares of both.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import datetime
+import os
 import statistics
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from mcpc import coefficients, processor
+from mcpc import coefficients, onnx_reader, plugins, processor
+from mcpc.codegen import Family
 from mcpc.cost_model import work_of
 from mcpc.errors import Problems, TargetError
-from mcpc.ir import OPSET
+from mcpc.ir import OPSET, Graph
 from mcpc.kernel_class import KernelClass
+from mcpc.loader import Session
+from mcpc.pipeline import PassContext, parse_pipeline, run_pipeline
 from mcpc.runtime_api import cpu_has
+from mcpc.sample_inputs import sample_inputs
 from mcpc.target import Core, Measured, Target
+from mcpc.trial import trial
 
-#: Measures a serialized network: milliseconds of every step by the name of its node, and of a run without the cost of
-#: calling it ("").
-Measure = Callable[[bytes], Mapping[str, float]]
+
+class Measure(Protocol):
+    """Times serialized networks. A run's time is without the cost of calling it; all are in milliseconds."""
+
+    def __call__(self, model: bytes) -> Mapping[str, float]:
+        """Of every step by the name of its node, and of a run ("")."""
+        ...
+
+    def mixtures(self, model: bytes) -> Sequence[Mixture]:
+        """Of every step with each kernel that it can take."""
+        ...
+
+    def handed_over(self, model: bytes) -> tuple[float, float] | None:
+        """Of a run of which every step goes to the thread pool, on one thread and on two; None where this process has
+        not two cores."""
+        ...
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """What a kernel executed, by class, in so many milliseconds."""
+
+    operations: Mapping[KernelClass, int]
+    ms: float
+
 
 #: Steps of the network that shows what a step costs.
 STEPS = 200
+
+#: Elements of a step that two threads share: few enough to cost next to nothing, enough to be cut in two.
+SHARED_ELEMENTS = 4096
 
 #: A rate is measured with so many milliseconds of runs, and so many runs, at least.
 MEASURE_MS, MEASURE_RUNS = 200.0, 9
@@ -183,6 +213,15 @@ def _scalars(p: Probe) -> None:
     p.add("CumSum", p.input(64, 256), p.integers(1))
 
 
+def _minimal_filters(p: Probe) -> None:
+    """Few channels show the transforms, many the products."""
+    for channels, pixels, outputs in ((16, 48, 16), (32, 48, 32), (64, 24, 64), (64, 48, 128), (128, 24, 64)):
+        _convolution(p, channels, pixels, outputs, 1, 3, 1)
+
+
+#: The classes that :func:`_minimal_filters` shows together.
+MIXED = (KernelClass.WINOGRAD, KernelClass.TRANSFORM)
+
 #: The networks by the class that they show.
 PROBES: dict[KernelClass, Callable[[Probe], None]] = {
     KernelClass.GEMM: _products,
@@ -216,7 +255,7 @@ def calibrate(
             hint = "calibrate on the device, or use the coefficients of the description"
             raise TargetError("E300", message, hint=hint)
         measure = Stopwatch(target)
-    stages = [*PROBES, "bandwidth", "steps"]
+    stages = [*PROBES, "mixed", "bandwidth", "steps"]
     progress("steps", 0, len(stages))
     launch_us = step_cost(measure)
     rates: dict[KernelClass, float] = {}
@@ -225,6 +264,11 @@ def calibrate(
         probe = Probe()
         build(probe)
         rates[kind] = _rate(probe, measure, launch_us)
+    progress("mixed kernels", len(stages) - 2, len(stages))
+    probe = Probe()
+    _minimal_filters(probe)
+    described = target.big_core.rates
+    rates |= mixed_rates(measure.mixtures(probe.model()), launch_us, [described[kind] for kind in MIXED])
     progress("memory", len(stages) - 1, len(stages))
     bandwidths: dict[str, Any] = {**_bandwidths(target.big_core, measure)}
     core = target.big_core
@@ -233,29 +277,61 @@ def calibrate(
     all_rates = {kind: _short(rates.get(kind, core.rates[kind] * scale)) for kind in KernelClass}
     source = f"measured {measured.date} on {measured.processor}"
     core = dataclasses.replace(core, **bandwidths, rates=all_rates, source=source)
-    return dataclasses.replace(target, cores=(core, *target.cores[1:]), launch_us=_short(launch_us), measured=measured)
+    return dataclasses.replace(
+        target,
+        cores=(core, *target.cores[1:]),
+        launch_us=_short(launch_us),
+        parallel_us=_short(hand_over_cost(measure) or target.parallel_us),
+        measured=measured,
+    )
 
 
 def _short(number: float) -> float:
     return float(f"{number:.4g}")
 
 
+def _chain(steps: int, elements: int) -> bytes:
+    """A network of so many small steps, one behind the other."""
+    probe = Probe()
+    value = probe.input(elements)
+    for index in range(steps):
+        value = probe.add("Neg", value, is_output=index == steps - 1)
+    return probe.model()
+
+
 def step_cost(measure: Measure) -> float:
     """Microseconds that a step takes beside its work, from runs of many tiny ones."""
-    totals = []
-    for count in (1, STEPS):
-        probe = Probe()
-        value = probe.input(8)
-        for index in range(count):
-            value = probe.add("Neg", value, is_output=index == count - 1)
-        totals.append(measure(probe.model())[""])
-    return max((totals[1] - totals[0]) / (STEPS - 1) * 1e3, 1e-3)
+    one, many = (measure(_chain(count, 8))[""] for count in (1, STEPS))
+    return max((many - one) / (STEPS - 1) * 1e3, 1e-3)
+
+
+def hand_over_cost(measure: Measure) -> float | None:
+    """Microseconds that two threads lose by sharing a step: what they take beyond half the time of one."""
+    one, many = (measure.handed_over(_chain(count, SHARED_ELEMENTS)) for count in (1, STEPS))
+    if one is None or many is None:
+        return None
+    shared, alone = many[1] - one[1], many[0] - one[0]
+    return max((shared - alone / 2) / (STEPS - 1) * 1e3, 1e-2)
+
+
+def mixed_rates(mixtures: Sequence[Mixture], launch_us: float, described: Sequence[float]) -> dict[KernelClass, float]:
+    """The rates of the two classes of :data:`MIXED`, in 1e9 operations a second, that miss the times of the kernels
+    that execute both by the least sum of squares, relative to the times. Where the times tell no such rates, those of
+    the description, both faster or slower by one factor; none where no kernel executes both."""
+    mixtures = [each for each in mixtures if all(each.operations.get(kind) for kind in MIXED)]
+    if not mixtures:
+        return {}
+    times = np.array([max(each.ms * 1e3 - launch_us, 1e-3) for each in mixtures])
+    counts = np.array([[each.operations[kind] for kind in MIXED] for each in mixtures]) / 1e3 / times[:, None]
+    periods = np.linalg.lstsq(counts, np.ones(len(mixtures)), rcond=None)[0]
+    if min(periods) <= 0:
+        given = 1 / np.array(described)
+        periods = given / np.median(counts @ given)
+    return dict(zip(MIXED, (1 / periods).tolist(), strict=True))
 
 
 def operations(model: bytes) -> dict[str, int]:
     """What each node of a network of known sizes executes, by its name."""
-    from mcpc import onnx_reader
-
     problems = Problems()
     graph = onnx_reader.read(model, problems)
     problems.raise_if_any()
@@ -304,30 +380,60 @@ def _bandwidth(low: int, high: int, measure: Measure) -> float:
 
 
 class Stopwatch:
-    """Compiles networks for ``target`` as they are, and times them here on one thread."""
+    """Compiles networks for ``target`` as they are, and times them here."""
 
     def __init__(self, target: Target) -> None:
         self.target = target
 
     def __call__(self, model: bytes) -> dict[str, float]:
-        from mcpc.compiler import compile as compile_model
-        from mcpc.loader import load
-        from mcpc.sample_inputs import artifact_inputs
+        graph, family = self._shaped(model)
+        with trial(graph, self.target, family, {}) as session:
+            return _times(session, graph)
 
-        with tempfile.TemporaryDirectory() as folder:
-            path = compile_model(model, self.target.name, Path(folder) / "probe.mcp26bin", passes="dce", golden=0)
-            with load(path, threads=1) as session:
-                feeds = artifact_inputs(path, session, 0)
-                profiles: list[list[dict[str, Any]]] = []
-                runs: list[float] = []
-                session.run(None, feeds)
-                while len(runs) < MEASURE_RUNS or sum(runs) < MEASURE_MS:
-                    began = time.perf_counter()
-                    session.run(None, feeds)
-                    runs.append((time.perf_counter() - began) * 1e3)
-                    profiles.append(session.profile(feeds))
-        times = {steps[0]["name"]: _typical([step["ms"] for step in steps]) for steps in zip(*profiles, strict=True)}
-        return {**times, "": _typical(runs)}
+    def mixtures(self, model: bytes) -> list[Mixture]:
+        graph, family = self._shaped(model)
+        found = []
+        for kernel, steps in family.tunable(graph, self.target).items():
+            with trial(graph, self.target, family, {"kernel": kernel}) as session:
+                times = _times(session, graph)
+            for name, step in steps.items():
+                executed = {kind: int(count) for kind, count in step.operations.items()}
+                found += [Mixture(executed, times[name])] if name in times else []
+        return found
+
+    def handed_over(self, model: bytes) -> tuple[float, float] | None:
+        if len(os.sched_getaffinity(0)) < 2:
+            return None
+        graph, family = self._shaped(model)
+        target = dataclasses.replace(self.target, parallel_us=0.0)
+        results = []
+        for threads in (1, 2):
+            with trial(graph, target, family, {}, threads=threads) as session:
+                results.append(_times(session, graph)[""])
+        return results[0], results[1]
+
+    def _shaped(self, model: bytes) -> tuple[Graph, Family]:
+        problems = Problems()
+        graph = onnx_reader.read(model, problems)
+        problems.raise_if_any()
+        family = plugins.find_family(self.target.family)
+        series = [*parse_pipeline("dce", plugins.passes()), *family.passes(self.target)]
+        return run_pipeline(graph, series, PassContext(target=self.target)), family
+
+
+def _times(session: Session, graph: Graph) -> dict[str, float]:
+    """Milliseconds of every step by its name, and of a run ("")."""
+    feeds = sample_inputs(graph.inputs, 0, bounds=graph.bounds)
+    profiles: list[list[dict[str, Any]]] = []
+    runs: list[float] = []
+    session.run(None, feeds)
+    while len(runs) < MEASURE_RUNS or sum(runs) < MEASURE_MS:
+        began = time.perf_counter()
+        session.run(None, feeds)
+        runs.append((time.perf_counter() - began) * 1e3)
+        profiles.append(session.profile(feeds))
+    times = {steps[0]["name"]: _typical([step["ms"] for step in steps]) for steps in zip(*profiles, strict=True)}
+    return {**times, "": _typical(runs)}
 
 
 def _typical(times: Sequence[float]) -> float:

@@ -10,23 +10,19 @@ from __future__ import annotations
 import hashlib
 import json
 import statistics
-import tempfile
 from importlib.metadata import version
 from pathlib import Path
 
 from mcpc import processor
-from mcpc.artifact import Contents, write_artifact
 from mcpc.cache import cache_dir
 from mcpc.codegen import Family
 from mcpc.errors import UsageError
 from mcpc.files import replacing
 from mcpc.ir import Graph
-from mcpc.loader import load
-from mcpc.metadata import metadata
-from mcpc.pipeline import PassContext
 from mcpc.runtime_api import cpu_has
 from mcpc.sample_inputs import sample_inputs
 from mcpc.target import Target
+from mcpc.trial import trial
 
 #: Runs of a network, the first of which does not count.
 RUNS = 6
@@ -47,7 +43,8 @@ def measured_times(graph: Graph, target: Target, family: Family, jobs: int | Non
     except (OSError, ValueError):
         times = {}
     for kernel, layers in family.tunable(graph, target).items():
-        missing = {name: key for name, key in layers.items() if f"{key}|{kernel}" not in times}
+        keys = {name: layer.key for name, layer in layers.items()}
+        missing = {name: key for name, key in keys.items() if f"{key}|{kernel}" not in times}
         if missing:
             measured = _profile(graph, target, family, kernel, jobs)
             times |= {f"{key}|{kernel}": measured[name] for name, key in missing.items() if name in measured}
@@ -64,14 +61,9 @@ def require_host(target: Target) -> None:
 
 def _profile(graph: Graph, target: Target, family: Family, kernel: str, jobs: int | None) -> Times:
     """Median microseconds of each step by its name, with ``kernel`` wherever that is legal."""
-    ctx = PassContext(target=target, options={"kernel": kernel})
-    build = family.build(graph, target, ctx, jobs)
     feeds = sample_inputs(graph.inputs, 0, bounds=graph.bounds)
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "tune.mcp26bin"
-        write_artifact(path, Contents(metadata(graph, target, build, ctx), build.code, build.shards, []))
-        with load(path, threads=1) as session:
-            profiles = [session.profile(feeds) for _ in range(RUNS)][1:]
+    with trial(graph, target, family, {"kernel": kernel}, jobs) as session:
+        profiles = [session.profile(feeds) for _ in range(RUNS)][1:]
     steps = zip(*profiles, strict=True)
     return {runs[0]["name"]: 1e3 * statistics.median(step["ms"] for step in runs) for runs in steps}
 

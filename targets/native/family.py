@@ -11,7 +11,7 @@ import sympy
 from mcpc import abi, ops
 from mcpc._schema import StepT
 from mcpc.artifact import Code
-from mcpc.codegen import Build
+from mcpc.codegen import Build, Tunable
 from mcpc.cost_model import Work, leaves, roofline, takes_longer, typical_sizes, value_at, weight_bytes
 from mcpc.dim_range import MOST_BYTES
 from mcpc.errors import ModelError, Problems
@@ -88,13 +88,13 @@ class NativeFamily:
         """See :class:`mcpc.codegen.Family`."""
         return coverage.ways(definition)
 
-    def tunable(self, graph: Graph, target: Target) -> Mapping[str, Mapping[str, str]]:
+    def tunable(self, graph: Graph, target: Target) -> Mapping[str, Mapping[str, Tunable]]:
         """See :class:`mcpc.codegen.Family`."""
-        result: dict[str, dict[str, str]] = {}
+        result: dict[str, dict[str, Tunable]] = {}
         for node, candidates in weighed(graph, target, {}):
             if len(candidates) > 1:
                 for each in candidates:
-                    result.setdefault(each.name, {})[step_name(node)] = key_of(node)
+                    result.setdefault(each.name, {})[step_name(node)] = Tunable(key_of(node), each.operations)
         return result
 
     def build(self, graph: Graph, target: Target, ctx: PassContext, jobs: int | None) -> Build:
