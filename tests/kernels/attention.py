@@ -21,6 +21,14 @@ ATTENTION = [
     (1, 2, 2, 3, 9, 17, 5, 300, 40, 2, 290, 1, 0),
     (1, 1, 1, 7, 300, 8, 0, 150, UNBOUNDED, UNBOUNDED, 0, 0, 0),
     (2, 2, 1, 70, 8, 16, 0, 140, 3, 3, -4, 1, 1),
+    # Few queries: keys are read as they lie, and the heads of a group meet them together.
+    (2, 9, 3, 1, 16, 24, 0, 270, UNBOUNDED, UNBOUNDED, 0, 0, 0),
+    (1, 16, 8, 1, 64, 64, 259, 1, UNBOUNDED, 0, 259, 1, 0),
+    (2, 5, 5, 1, 13, 9, 3, 17, 12, 2, 10, 1, 0),
+    (1, 4, 4, 1, 20, 12, 0, 33, UNBOUNDED, UNBOUNDED, 0, 0, 1),
+    (1, 1, 1, 2, 8, 8, 0, 3, UNBOUNDED, UNBOUNDED, 0, 0, 0),
+    (2, 4, 2, 3, 10, 6, 1, 20, UNBOUNDED, 0, 18, 1, 0),
+    (1, 2, 1, 4, 24, 16, 0, 257, 30, 0, 253, 0, 0),
 ]
 
 

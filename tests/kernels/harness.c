@@ -420,7 +420,7 @@ MCP26_INLINE void run_attention(const int64_t *n, void **p) {
                                      .k_step = {heads * k, k, n[12] ? 1 : n[4], n[12] ? count : 1},
                                      .v_step = {heads * v, v, n[5], 1}};
     }
-    RUN_UNITS(attention_units(n[0], n[1], n[3]), n[13],
+    RUN_UNITS(attention_units(n[0], n[1], n[2], n[3]), n[13],
               attention_f32(&env, a, scaled_and_masked, args, mask, p[7], begin, end))
 }
 

@@ -82,7 +82,7 @@ def call(b: KernelBuilder, s: AttentionSizes, score: Score, result: str, fields:
     b.label = "attention"
     b.line(f"const attention_steps steps[] = {{{steps}}};")
     b.line(f"const attention a = {{{text}}};")
-    b.units = f"attention_units({', '.join(map(b.size, (s.batch, s.heads, s.rows)))})"
+    b.units = f"attention_units({', '.join(map(b.size, (s.batch, s.heads, s.group, s.rows)))})"
     b.line(
         f"int32_t status = attention_f32(env, a, {name}, args, steps, {b.worker_scratch}, begin, "
         f"mcp26_min(end, {b.units}));",

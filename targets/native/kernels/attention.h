@@ -1,9 +1,10 @@
 /* attention.h: softmax(score(Q K^T)) V by blocks of queries and keys, so that no more than a block of the scores exists
  * (T. Dao et al., FlashAttention, 2022; the running maximum and sum are M. Milakov's and N. Gimelshein's, 2018).
  *
- * Units: batch x heads x blocks of ATTENTION_ROWS queries. A score is one chain of fused multiply-adds over the depth, a
- * row's sum takes 8 lanes over the keys of a block, blocks follow each other: results do not depend on the ISA, nor on
- * the split among threads.
+ * Units: batch x heads x blocks of ATTENTION_ROWS queries; a single query brings several heads that share their keys
+ * (attention_share). A score is one chain of fused multiply-adds over the depth, or with few queries, for which keys are
+ * read as they lie, 8 lanes over it; a row's sum takes 8 lanes over the keys of a block, blocks follow each other: results
+ * do not depend on the ISA, nor on the split among threads.
  */
 #ifndef MCP26_ATTENTION_H
 #define MCP26_ATTENTION_H
@@ -17,7 +18,8 @@ enum {
     ATTENTION_ROWS = 96,
     ATTENTION_KEYS = 256,
     ATTENTION_EDGE = 2 * 16, /* columns of a tile, at most */
-    ATTENTION_FEW = 4,       /* queries that wider strips meet */
+    ATTENTION_FEW = 4,       /* queries that meet keys as they lie, and heads of one query that do together */
+    ATTENTION_DOTS = 8,      /* chains of such products: as many as keep the multipliers busy */
     ATTENTION_DEPTH = 2048   /* components of a key, at most */
 };
 
@@ -76,8 +78,13 @@ MCP26_INLINE int64_t attention_at(const attention_place *at, int64_t index, int6
     return at->batch * s.batch + at->head * s.head + query * s.row + key * s.column;
 }
 
-MCP26_INLINE int64_t attention_units(int64_t batch, int64_t heads, int64_t rows) {
-    return batch * heads * mcp26_ceil_div(rows, ATTENTION_ROWS);
+/* Units that the heads of a group make: with a single query, up to ATTENTION_FEW heads meet their keys together. */
+MCP26_INLINE int64_t attention_shares(int64_t group, int64_t rows) {
+    return rows == 1 ? mcp26_ceil_div(group, ATTENTION_FEW) : group;
+}
+
+MCP26_INLINE int64_t attention_units(int64_t batch, int64_t heads, int64_t group, int64_t rows) {
+    return batch * (heads / group) * attention_shares(group, rows) * mcp26_ceil_div(rows, ATTENTION_ROWS);
 }
 
 /* e^x for x <= 0; 0 where it is less than 2^-126.5. */
@@ -192,6 +199,67 @@ MCP26_INLINE void attention_product(int64_t rows, int64_t columns, int64_t depth
     }
 }
 
+/* Sums of four vectors, each in the order of v8f_sum. */
+MCP26_INLINE v4f attention_sums(const v8f *v) {
+    v4f four[4], two[2];
+    MCP26_UNROLL for (int64_t i = 0; i < 4; i++) four[i] = v[i].lo + v[i].hi;
+    MCP26_UNROLL for (int64_t i = 0; i < 2; i++) {
+        v4f a = four[2 * i], b = four[2 * i + 1];
+        two[i] = __builtin_shufflevector(a, b, 0, 1, 4, 5) + __builtin_shufflevector(a, b, 2, 3, 6, 7);
+    }
+    return __builtin_shufflevector(two[0], two[1], 0, 2, 4, 6) + __builtin_shufflevector(two[0], two[1], 1, 3, 5, 7);
+}
+
+/* to[i * ATTENTION_KEYS + j] = the product of rows i of q and j of k, j < ATTENTION_DOTS / rows, a multiple of 4. Rows of
+ * k beyond `count` - 1 are the last one again. */
+MCP26_INLINE void attention_dots(int64_t rows, int64_t count, int64_t depth, const float *q, int64_t q_row,
+                                 const float *k, int64_t k_row, float *to) {
+    int64_t keys = ATTENTION_DOTS / rows;
+    const float *key[ATTENTION_DOTS];
+    v8f sums[ATTENTION_DOTS];
+    MCP26_UNROLL for (int64_t j = 0; j < keys; j++) key[j] = k + mcp26_min(j, count - 1) * k_row;
+    MCP26_UNROLL for (int64_t i = 0; i < ATTENTION_DOTS; i++) sums[i] = 0.0f;
+    int64_t d = 0;
+    MCP26_ROLL for (; d + 8 <= depth; d += 8) {
+        v8f a[2];
+        MCP26_UNROLL for (int64_t i = 0; i < rows; i++) a[i] = v8f_load_all(q + i * q_row + d);
+        MCP26_UNROLL for (int64_t j = 0; j < keys; j++) {
+            v8f b = v8f_load_all(key[j] + d);
+            MCP26_UNROLL for (int64_t i = 0; i < rows; i++) sums[i * keys + j] = v8f_fma(a[i], b, sums[i * keys + j]);
+        }
+    }
+    if (d < depth) {
+        MCP26_UNROLL for (int64_t j = 0; j < keys; j++) {
+            v8f b = v8f_load(key[j] + d, depth - d);
+            MCP26_UNROLL for (int64_t i = 0; i < rows; i++) {
+                sums[i * keys + j] = v8f_fma(v8f_load(q + i * q_row + d, depth - d), b, sums[i * keys + j]);
+            }
+        }
+    }
+    MCP26_UNROLL for (int64_t i = 0; i < ATTENTION_DOTS; i += 4) {
+        v4f four = attention_sums(sums + i);
+        __builtin_memcpy(to + i / keys * ATTENTION_KEYS + i % keys, &four, sizeof four);
+    }
+}
+
+/* The products of up to ATTENTION_FEW queries and the `count` keys of a block, whose components are neighbours. */
+MCP26_INLINE void attention_few(int64_t rows, int64_t count, int64_t depth, const float *q, int64_t q_row,
+                                const float *k, int64_t k_row, float *p) {
+    for (int64_t j = 0; j < count; j += 8) {
+        if (rows == 1) {
+            attention_dots(1, count - j, depth, q, q_row, k + j * k_row, k_row, p + j);
+            continue;
+        }
+        for (int64_t pair = 0; pair < rows; pair += 2) { /* of three queries the second is in both */
+            int64_t i = mcp26_min(pair, rows - 2);
+            for (int64_t n = j; n < j + 8; n += 4) {
+                attention_dots(2, count - n, depth, q + i * q_row, q_row, k + n * k_row, k_row,
+                               p + i * ATTENTION_KEYS + n);
+            }
+        }
+    }
+}
+
 /* The keys that query i sees, of those before `limit`. */
 MCP26_INLINE int64_t attention_from(attention a, int64_t offset, int64_t i) {
     return mcp26_max(0, i + offset - a.before);
@@ -215,13 +283,27 @@ MCP26_INLINE void attention_finish(attention a, float *row, int64_t count, int64
     }
 }
 
+/* The rows of a unit: queries of one head from `query` on, or heads of a single query. */
+typedef struct {
+    int64_t batch, head, query, rows;
+} attention_part;
+
+MCP26_INLINE attention_part attention_part_of(attention a, int64_t u) {
+    int64_t blocks = mcp26_ceil_div(a.rows, ATTENTION_ROWS), shares = attention_shares(a.group, a.rows);
+    int64_t block = u % blocks, share = u / blocks % shares, set = u / blocks / shares * a.group;
+    int64_t query = block * a.rows / blocks, head = share * a.group / shares;
+    int64_t rows = a.rows == 1 ? (share + 1) * a.group / shares - head : (block + 1) * a.rows / blocks - query;
+    return (attention_part){set / a.heads, set % a.heads + head, query, rows};
+}
+
 /* `score` is what a product becomes before the softmax: an epilogue whose args are an attention_place, whose m is the
  * query and n the key. `scratch` of this worker holds ATTENTION_ROWS * (ATTENTION_KEYS + ATTENTION_EDGE) floats and a
  * strip: ATTENTION_EDGE columns of as many values, or where that is more ATTENTION_EDGE keys, four times as many if there
  * are no more than ATTENTION_FEW queries. A fault where keys have too many components. */
 MCP26_INLINE int32_t attention_f32(mcp26_env *env, attention a, mcp26_epilogue score, const void *const *args,
                                    const attention_steps *steps, float *scratch, int64_t begin, int64_t end) {
-    int64_t blocks = mcp26_ceil_div(a.rows, ATTENTION_ROWS), total = a.keys[0].count + a.keys[1].count;
+    int64_t total = a.keys[0].count + a.keys[1].count, is_single = a.rows == 1;
+    int64_t q_row = is_single ? a.q_step.head : a.q_step.row, y_row = is_single ? a.y_step.head : a.y_step.row;
     float *p = scratch, *edge = p + ATTENTION_ROWS * ATTENTION_KEYS, *packed = edge + ATTENTION_ROWS * ATTENTION_EDGE;
     attention_rows all;
     if (a.depth > ATTENTION_DEPTH) {
@@ -229,9 +311,9 @@ MCP26_INLINE int32_t attention_f32(mcp26_env *env, attention a, mcp26_epilogue s
         return MCP26_STEP_DATA;
     }
     for (int64_t u = begin; u < end; u++) {
-        int64_t b = u / (a.heads * blocks), h = u / blocks % a.heads, first = u % blocks * a.rows / blocks;
-        int64_t rows = (u % blocks + 1) * a.rows / blocks - first, offset = a.offset;
-        int64_t limit = mcp26_min(total, a.limit);
+        attention_part unit = attention_part_of(a, u);
+        int64_t b = unit.batch, rows = unit.rows, each = is_single ? 0 : 1; /* queries from row to row */
+        int64_t offset = a.offset, limit = mcp26_min(total, a.limit);
         if (a.lengths) {
             int64_t length = mcp26_max(0, mcp26_min(total, a.lengths[b]));
             limit = mcp26_min(limit, length);
@@ -239,46 +321,52 @@ MCP26_INLINE int32_t attention_f32(mcp26_env *env, attention a, mcp26_epilogue s
         }
         int64_t low = 0, high = total; /* of all keys that any of the rows sees */
         if (!a.scores) {
-            low = mcp26_min(total, attention_from(a, offset, first));
-            high = mcp26_max(low, attention_to(a, offset, limit, first + rows - 1));
+            low = mcp26_min(total, attention_from(a, offset, unit.query));
+            high = mcp26_max(low, attention_to(a, offset, limit, unit.query + (rows - 1) * each));
         }
-        const float *q = a.q + b * a.q_step.batch + h * a.q_step.head + first * a.q_step.row;
-        float *y = a.y + b * a.y_step.batch + h * a.y_step.head + first * a.y_step.row;
+        const float *q = a.q + b * a.q_step.batch + unit.head * a.q_step.head + unit.query * a.q_step.row;
+        float *y = a.y + b * a.y_step.batch + unit.head * a.y_step.head + unit.query * a.y_step.row;
         for (int64_t i = 0; i < rows; i++) {
             all.peak[i] = -MCP26_INFINITY;
             all.sum[i] = 0.0f;
-            for (int64_t c = 0; low == high && c < a.width; c++) y[i * a.y_step.row + c] = 0.0f;
+            for (int64_t c = 0; low == high && c < a.width; c++) y[i * y_row + c] = 0.0f;
         }
-        attention_place place = {args, steps, b, h, a.scale};
         for (int64_t part = 0, start = 0; part < 2; start += a.keys[part].count, part++) {
             attention_keys keys = a.keys[part];
-            int64_t stop = mcp26_min(keys.count, high - start);
+            int64_t stop = mcp26_min(keys.count, high - start), kv_head = unit.head / a.group;
             for (int64_t k0 = mcp26_max(0, low - start), count; k0 < stop; k0 += count) {
                 int64_t n0 = start + k0;
                 count = mcp26_min(ATTENTION_KEYS, stop - k0);
-                const float *k = keys.k + b * keys.k_step.batch + h / a.group * keys.k_step.head + k0 * keys.k_step.row;
-                const float *v = keys.v + b * keys.v_step.batch + h / a.group * keys.v_step.head + k0 * keys.v_step.row;
-                attention_product(rows, count, a.depth, q, a.q_step.row,
-                                  (attention_right){k, keys.k_step.column, keys.k_step.row}, p, ATTENTION_KEYS, 1, 0,
-                                  packed, edge);
-                for (int64_t i = 0; i < rows; i++) {
-                    int64_t from = attention_from(a, offset, first + i) - n0;
-                    int64_t to = attention_to(a, offset, limit, first + i) - n0;
-                    attention_row(p + i * ATTENTION_KEYS, count, mcp26_min(count, mcp26_max(0, from)),
-                                  mcp26_min(count, mcp26_max(0, to)), score, &place, first + i, n0, &all, i);
+                const float *k = keys.k + b * keys.k_step.batch + kv_head * keys.k_step.head + k0 * keys.k_step.row;
+                const float *v = keys.v + b * keys.v_step.batch + kv_head * keys.v_step.head + k0 * keys.v_step.row;
+                if (a.rows <= ATTENTION_FEW && keys.k_step.column == 1) {
+                    attention_few(rows, count, a.depth, q, q_row, k, keys.k_step.row, p);
+                } else {
+                    attention_product(rows, count, a.depth, q, q_row,
+                                      (attention_right){k, keys.k_step.column, keys.k_step.row}, p, ATTENTION_KEYS, 1,
+                                      0, packed, edge);
                 }
-                if (n0 != low) attention_scale(rows, a.width, y, a.y_step.row, all.rescale);
+                for (int64_t i = 0; i < rows; i++) {
+                    int64_t query = unit.query + i * each;
+                    int64_t from = attention_from(a, offset, query) - n0;
+                    int64_t to = attention_to(a, offset, limit, query) - n0;
+                    attention_place place = {args, steps, b, unit.head + i * (1 - each), a.scale};
+                    attention_row(p + i * ATTENTION_KEYS, count, mcp26_min(count, mcp26_max(0, from)),
+                                  mcp26_min(count, mcp26_max(0, to)), score, &place, query, n0, &all, i);
+                }
+                if (n0 != low) attention_scale(rows, a.width, y, y_row, all.rescale);
                 attention_product(rows, a.width, count, p, ATTENTION_KEYS, (attention_right){v, keys.v_step.row, 1}, y,
-                                  a.y_step.row, 0, n0 != low, packed, edge);
+                                  y_row, 0, n0 != low, packed, edge);
             }
         }
         for (int64_t i = 0; i < rows; i++) all.rescale[i] = all.sum[i] == 0.0f && a.is_guarded ? 0.0f : 1.0f / all.sum[i];
-        if (low < high) attention_scale(rows, a.width, y, a.y_step.row, all.rescale);
+        if (low < high) attention_scale(rows, a.width, y, y_row, all.rescale);
         if (!a.scores || a.scores_kind == ATTENTION_RAW) continue;
         for (int64_t i = 0; i < rows; i++) {
-            attention_finish(a, a.scores + ((b * a.heads + h) * a.rows + first + i) * total, total,
-                             attention_from(a, offset, first + i), attention_to(a, offset, limit, first + i),
-                             all.peak[i], all.sum[i]);
+            int64_t head = unit.head + i * (1 - each), query = unit.query + i * each;
+            attention_finish(a, a.scores + ((b * a.heads + head) * a.rows + query) * total, total,
+                             attention_from(a, offset, query), attention_to(a, offset, limit, query), all.peak[i],
+                             all.sum[i]);
         }
     }
     return 0;
