@@ -39,7 +39,7 @@ FUNCTIONS = {
     "exp": Function(0, lambda a, b: np.exp(a), 1.1),
     "log": Function(1, lambda a, b: np.log(a), 0.9),
     "tanh": Function(2, lambda a, b: np.tanh(a), 2.0),
-    "sigmoid": Function(3, lambda a, b: np.exp(np.minimum(a, 0)) / (1 + np.exp(-abs(a))), 1.7),
+    "sigmoid": Function(3, lambda a, b: np.exp(np.minimum(a, 0)) / (1 + np.exp(-abs(a))), 1.8, 2.0**-104),
     "erf": Function(4, lambda a, b: _erf(a), 1.1),
     "sin": Function(5, lambda a, b: np.sin(a), 0.51),
     "cos": Function(6, lambda a, b: np.cos(a), 0.51),
