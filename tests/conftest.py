@@ -8,9 +8,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from mcpc import sdk
 from mcpc.plugins import find_target
+
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 #: Runs the device's tool on an AArch64 processor: ``run(artifact, "--selftest", cpu="cortex-a76")``.
 DeviceRun = Callable[..., "subprocess.CompletedProcess[str]"]

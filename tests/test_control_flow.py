@@ -167,13 +167,13 @@ def check(source: bytes, outputs: list[str], folder: Path, seed: int, sizes: lis
                 np.testing.assert_allclose(b, a, rtol=1e-5, atol=1e-6, err_msg=name)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(programs(fixed=False), st.integers(0, 2**31))
 def test_random_programs(tmp_path_factory: pytest.TempPathFactory, program: tuple[bytes, list[str]], seed: int) -> None:
     check(*program, tmp_path_factory.mktemp("program"), seed, [(3, 2), (1, 5), (4, 4)])
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(programs(fixed=True), st.integers(0, 2**31))
 def test_random_programs_in_a_fixed_arena(
     tmp_path_factory: pytest.TempPathFactory, program: tuple[bytes, list[str]], seed: int

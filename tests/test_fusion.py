@@ -88,7 +88,7 @@ def require_legal(graph: Graph, partition: Partition) -> None:
     assert nx.is_directed_acyclic_graph(contracted)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(graphs(), st.sampled_from(TARGETS))
 def test_the_partition_is_legal_and_no_slower_than_others(graph: Graph, target: Target) -> None:
     boundaries, times = prepared(graph, target)
@@ -112,7 +112,7 @@ def partitions(graph: Graph, boundaries: Boundaries) -> list[Partition]:
     return found
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(small_graphs(), st.sampled_from(TARGETS))
 def test_no_partition_of_a_small_graph_is_faster(graph: Graph, target: Target) -> None:
     boundaries, times = prepared(graph, target)
@@ -120,7 +120,7 @@ def test_no_partition_of_a_small_graph_is_faster(graph: Graph, target: Target) -
     assert least_time(boundaries, times).time(graph, times) == pytest.approx(least, rel=1e-6)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(graphs(), st.sampled_from(["roofline", "threshold", "none"]), st.sampled_from([None, *TARGETS]))
 def test_results_stay(graph: Graph, policy: str, target: Target | None) -> None:
     feeds = sample_inputs(graph.inputs, 0)

@@ -145,7 +145,7 @@ SIZES = st.recursive(
 ).map(lambda size: sympy.sympify(size).doit())  # of Max(N, Min(1, Max(2, N))) sympy leaves Max(N, Min(1, 2)) else
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(SIZES)
 def test_sizes_are_read_back_equal(size: sympy.Expr | int) -> None:
     text = f"int8[{format_type(TensorType(DType.int8, (sympy.sympify(size),)))[5:-1]}]"

@@ -175,7 +175,7 @@ def test_transposed_convolution_with_a_given_output_shape() -> None:
     assert open_sizes.outputs[0].shape == (1, 3, 11)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.data())
 def test_convolutions(data: st.DataObject) -> None:
     rank = data.draw(st.integers(1, 2))
@@ -194,7 +194,7 @@ def test_convolutions(data: st.DataObject) -> None:
     check("Conv", [x, w, random(3 * groups)], attrs, constant=[1, 2])
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.data())
 def test_pools(data: st.DataObject) -> None:
     rank = data.draw(st.integers(1, 2))
@@ -215,7 +215,7 @@ def test_pools(data: st.DataObject) -> None:
 _BORDERS = st.integers(-8, 8) | st.sampled_from([2**31 - 1, -(2**31), 2**63 - 1, -(2**63)])
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(1, 6), _BORDERS, _BORDERS, st.integers(-3, 3).filter(bool))
 def test_slices(size: int, start: int, end: int, step: int) -> None:
     # ONNX Runtime takes the largest integers for "to the end" backwards too; ONNX clamps them like any other.
@@ -223,7 +223,7 @@ def test_slices(size: int, start: int, end: int, step: int) -> None:
     check("Slice", [random(2, size), ints(start), ints(end), ints(-1), ints(step)], constant=[1, 2, 3, 4])
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.data())
 def test_reductions(data: st.DataObject) -> None:
     op = data.draw(st.sampled_from([d.name for d in ops.definitions() if d.name.startswith("Reduce")]))
@@ -232,7 +232,7 @@ def test_reductions(data: st.DataObject) -> None:
     check(op, [abs(random(2, 3, 4)), None if axes is None else ints(*axes)], attrs, constant=[1])
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     st.permutations([2, 3, 4]), st.lists(st.integers(0, 3), min_size=4, max_size=4), st.integers(-1, 3), st.booleans()
 )
@@ -246,14 +246,14 @@ def test_reshapes(shape: list[int], groups: list[int], free: int, zeros: bool) -
     check("Reshape", [random(*shape), ints(*target)], constant=[1])
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(st.integers(-1, 2), min_size=4, max_size=4), st.sampled_from(["constant", "reflect", "edge", "wrap"]))
 def test_pads(pads: list[int], mode: str) -> None:
     assume(mode in ("constant",) or min(pads) >= 0)
     check("Pad", [random(2, 3, 4), ints(*pads), None, ints(-1, 1)], {"mode": mode}, constant=[1, 3])
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.lists(st.lists(st.sampled_from([1, 3]), max_size=4), min_size=2, max_size=2))
 def test_broadcasting(shapes: list[list[int]]) -> None:
     check("Add", [random(*shapes[0]), random(*shapes[1])])
@@ -568,7 +568,7 @@ def test_costs() -> None:
         assert definition.tolerance in (ops.EXACT, ops.ROUNDED, ops.ACCUMULATED)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.data())
 def test_arbitrary_nodes_never_crash(data: st.DataObject) -> None:
     """Inference answers with types or an McpcError, whatever the operands and attributes are."""

@@ -169,7 +169,7 @@ def graphs(draw: Callable[[st.SearchStrategy[Any]], Any]) -> Graph:
     return builder.graph
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=80, suppress_health_check=list(HealthCheck))
 @given(graphs())
 def test_the_default_pipeline_keeps_results(graph: Graph) -> None:
     if not graph.outputs or any(0 in value.type.static_shape for value in graph.values()):
@@ -185,14 +185,14 @@ def test_the_default_pipeline_keeps_results(graph: Graph) -> None:
         assert comparison.matches, f"{comparison.describe()}\n{before}\n{format_graph(result)}"
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, suppress_health_check=list(HealthCheck))
 @given(graphs())
 def test_generated_graphs_survive_as_text(graph: Graph) -> None:
     text = format_graph(graph, inline=10**6)
     assert format_graph(parse_graph(text), inline=10**6) == text
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=25, suppress_health_check=list(HealthCheck))
 @given(graphs())
 def test_a_second_run_finds_nothing_to_do(graph: Graph) -> None:
     once = optimize(graph)

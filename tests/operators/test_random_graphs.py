@@ -20,7 +20,7 @@ from .graphs import Weight as W
 Shape = tuple[int, ...]
 Draw = Callable[[st.SearchStrategy[Any]], Any]
 SMALL = st.integers(1, 3)
-COMMON = {"derandomize": True, "deadline": None, "database": None, "suppress_health_check": list(HealthCheck)}
+COMMON = {"derandomize": True, "database": None, "suppress_health_check": list(HealthCheck)}
 
 
 @dataclass

@@ -31,7 +31,7 @@ Shape = tuple[Size, ...]
 RUNS = 3
 #: Values of the symbols of an input [N, 4 | 9, H, W], and of one [N, T, 6].
 SYMBOLS: dict[str, tuple[int, ...]] = {"N": (2, 1, 3), "H": (5, 9, 16), "W": (7, 4, 8), "T": (3, 11, 1)}
-COMMON = {"derandomize": True, "deadline": None, "database": None, "suppress_health_check": list(HealthCheck)}
+COMMON = {"derandomize": True, "database": None, "suppress_health_check": list(HealthCheck)}
 
 
 def least(size: Size) -> int:
