@@ -106,16 +106,17 @@ def first_layers(b: Builder) -> None:
 
 
 def rows(b: Builder) -> None:
-    """Products of one row to many, some longer than a block of sums; 1-D convolutions."""
-    for count in (1, 2, 3, 4, 9, 67):
+    """Products of one row to many, some longer than a block of sums, with rows that can be packed and that cannot; 1-D
+    convolutions."""
+    for count, wide in ((1, 300), (2, 300), (3, 300), (4, 304), (9, 304), (13, 300), (67, 304)):
         x = b.input(count, 40)
-        up = b("Relu", b("Add", b("MatMul", x, b.weight(40, 300)), b.weight(300)))
+        up = b("Relu", b("Add", b("MatMul", x, b.weight(40, wide)), b.weight(wide)))
         root, one, half = (b.constant(np.array(value, np.float32)) for value in (np.sqrt(2), 1, 0.5))
-        inner = b("MatMul", up, b.weight(300, 530))
+        inner = b("MatMul", up, b.weight(wide, 530))
         gelu = b("Mul", b("Mul", inner, b("Add", b("Erf", b("Div", inner, root)), one)), half)
         b.output(b("MatMul", gelu, b.weight(530, 70)), 2)
     x = b.input(1, 40, 50)
-    b.output(b.conv(b("Relu", b.conv(x, 40, 24, 3, pads=[1, 1])), 24, 30, 4, strides=[2]), 3)
+    b.output(b.conv(b("Relu", b.conv(x, 40, 24, 9, pads=[4, 4])), 24, 30, 4, strides=[2]), 3)
 
 
 def open_sizes(b: Builder) -> None:

@@ -116,7 +116,16 @@ def test_multipliers_are_busy(code: dict[str, list[Instruction]], prefix: str, l
     assert utilisation(loop) >= BUSY
 
 
-@pytest.mark.parametrize(("prefix", "least"), [("half_8x2", 128), ("half_7x2", 112), ("depthwise_3x3_float16", 16)])
+@pytest.mark.parametrize(
+    ("prefix", "least"),
+    [
+        ("half_packed_8", 128),  # products of packed rows
+        ("half_packed_7", 112),
+        ("half_8x2", 128),  # those of rows that cannot be packed
+        ("half_7x2", 112),
+        ("depthwise_3x3_float16", 16),
+    ],
+)
 def test_multipliers_are_busy_in_float16(half_code: dict[str, list[Instruction]], prefix: str, least: int) -> None:
     loop = heaviest(half_code, prefix)
     assert arithmetic(loop) >= least

@@ -21,6 +21,18 @@ MCP26_INLINE void half_gemm_source(const void *left, half_task task, int64_t row
     half_core(rows, vectors, task);
 }
 
+/* Packed rows of halves are those of pairs of them (tile_f16.h). */
+#if HALF_PACKS
+MCP26_INLINE void half_gemm_pack(const void *left, uint16_t *packed, int64_t rows, int64_t m, int64_t k,
+                                 int64_t depth) {
+    const half_left *g = left;
+    gemm_left pairs = {.a = (const float *)(const void *)g->a, .lda = g->lda / 2};
+    gemm_pack(&pairs, (float *)(void *)packed, rows, m, k / 2, depth / 2);
+}
+#else
+#define half_gemm_pack NULL
+#endif
+
 MCP26_INLINE int64_t gemm_f16_units(int64_t M, int64_t N, int64_t K) { return half_units(M, N, K); }
 
 /* C[M, N] (rows ldc elements apart) = epilogue(A[M, K] (rows lda apart) x packed). */
@@ -30,7 +42,10 @@ MCP26_INLINE void gemm_f16(int64_t M, int64_t N, int64_t K, const uint16_t *a, i
     half_left left = {a, lda, K};
     half_product t = {.rows = M, .columns = N, .depth = K, .left = &left, .packed = packed, .y = y, .ldc = ldc,
                       .is_run = 1, .args = args};
-    half_units_run(t, half_gemm_source, epilogue, begin, end);
+    if (K % HALF_EIGHT == 0 && lda % 2 == 0)
+        half_units_run(t, half_gemm_source, half_gemm_pack, epilogue, begin, end);
+    else
+        half_units_run(t, half_gemm_source, NULL, epilogue, begin, end);
 }
 
 typedef struct {
@@ -80,6 +95,18 @@ MCP26_INLINE void half_conv_source(const void *left, half_task task, int64_t row
     }
 }
 
+#if HALF_PACKS
+MCP26_INLINE void half_conv_pack(const void *left, uint16_t *packed, int64_t rows, int64_t m, int64_t k,
+                                 int64_t depth) {
+    const half_conv_left *l = left;
+    conv_left pairs = {l->s, (const float *)(const void *)l->x, (const float *)(const void *)l->zeros, l->depth / 2};
+    pairs.s.x_pixel /= 2;
+    conv_pack(&pairs, (float *)(void *)packed, rows, m, k / 2, depth / 2);
+}
+#else
+#define half_conv_pack NULL
+#endif
+
 MCP26_INLINE int64_t conv_f16_group_units(conv_shape s) {
     return half_units(s.batch * s.out_h * s.out_w, s.out_c / s.groups, s.kernel_h * s.kernel_w * (s.in_c / s.groups));
 }
@@ -98,7 +125,10 @@ MCP26_INLINE void conv_f16(conv_shape s, const uint16_t *x, const uint16_t *w, c
                           .packed = w + g * mcp26_ceil_div(channels, HALF_NR) * (1 + terms) * HALF_NR,
                           .y = half_result_at(y, g * channels), .ldc = s.y_pixel, .args = args,
                           .column0 = g * channels};
-        half_units_run(t, half_conv_source, epilogue, first, last);
+        if (depth % HALF_EIGHT == 0 && s.x_pixel % 2 == 0)
+            half_units_run(t, half_conv_source, half_conv_pack, epilogue, first, last);
+        else
+            half_units_run(t, half_conv_source, NULL, epilogue, first, last);
         u += last - first;
     }
 }

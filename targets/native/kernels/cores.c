@@ -1,6 +1,7 @@
 /* cores.c: the cores of tile.h, the code that is unrolled by each height of a tile. All sizes are run-time
  * variables, so that one copy serves every kernel of an image and is compiled once a processor.
  */
+#include "registers.h"
 #include "tile.h"
 
 enum { CORE_VECTORS = 8, PACKED_ROUND = 4 /* fours of columns a round */ };
@@ -17,24 +18,6 @@ MCP26_INLINE void tile_begin(tile_vector *acc, int64_t count, const float *sums,
 }
 
 #if TILE_PACKS
-/* N * 4 floats by one instruction; gives the place behind them. The empty assembly keeps clang from computing places of
- * several loads from one another, which takes more instructions than stepping on does. */
-#define DEFINE_LOAD(N)                                                        \
-    MCP26_INLINE const float *core_load_##N(v4f *to, const float *p) {        \
-        typedef __attribute__((neon_vector_type(4))) float plain;             \
-        struct {                                                              \
-            plain v[N];                                                       \
-        } loaded;                                                             \
-        __builtin_neon_vld1q_x##N##_v(&loaded, p, 41 /* float32x4_t */);      \
-        __builtin_memcpy(to, &loaded, sizeof loaded);                         \
-        p += 4 * N;                                                           \
-        __asm__("" : "+r"(p));                                                \
-        return p;                                                             \
-    }
-DEFINE_LOAD(2)
-DEFINE_LOAD(3)
-DEFINE_LOAD(4)
-
 /* One of the four columns of A in `four` times a row of B. */
 MCP26_INLINE void core_lane(int64_t rows, int64_t vectors, tile_vector *acc, const v4f *four, int64_t lane,
                             const tile_vector *row) {
@@ -51,7 +34,7 @@ MCP26_INLINE const float *core_four(int64_t rows, tile_vector *acc, const v4f *f
     MCP26_UNROLL for (int64_t lane = 0; lane < 4; lane += 2) {
         v4f halves[4];
         tile_vector row[2];
-        b = core_load_4(halves, b);
+        b = registers_load_4(halves, b);
         __builtin_memcpy(row, halves, sizeof row);
         core_lane(rows, 1, acc, four, lane, &row[0]);
         core_lane(rows, 1, acc, four, lane + 1, &row[1]);
@@ -220,9 +203,9 @@ void mcp26_tile_half(int64_t rows, float *sums, const float *const *a, int64_t t
 #if TILE_PACKS
 /* Four columns of packed rows; gives the place behind them. */
 MCP26_INLINE const float *packed_load(int64_t rows, v4f *four, const float *a) {
-    MCP26_UNROLL for (int64_t i = 0; i + 4 <= rows; i += 4) a = core_load_4(four + i, a);
-    if (rows % 4 == 3) a = core_load_3(four + rows - 3, a);
-    if (rows % 4 == 2) a = core_load_2(four + rows - 2, a);
+    MCP26_UNROLL for (int64_t i = 0; i + 4 <= rows; i += 4) a = registers_load_4(four + i, a);
+    if (rows % 4 == 3) a = registers_load_3(four + rows - 3, a);
+    if (rows % 4 == 2) a = registers_load_2(four + rows - 2, a);
     if (rows % 4 == 1) {
         __builtin_memcpy(four + rows - 1, a, sizeof *four);
         a += 4;
@@ -322,7 +305,7 @@ MCP26_INLINE void pack_pair(int64_t rows, int64_t pair, float *packed, const flo
     MCP26_UNROLL for (int64_t i = 0; i < pair; i++) from[i] = a[i];
     MCP26_ROLL for (; depth >= 16; depth -= 16, packed += 16 * rows) {
         v4f four[2][4];
-        MCP26_UNROLL for (int64_t i = 0; i < pair; i++) from[i] = core_load_4(four[i], from[i]);
+        MCP26_UNROLL for (int64_t i = 0; i < pair; i++) from[i] = registers_load_4(four[i], from[i]);
         MCP26_UNROLL for (int64_t j = 0; j < 4; j++) {
             MCP26_UNROLL for (int64_t i = 0; i < pair; i++) {
                 __builtin_memcpy(packed + 4 * (rows * j + i), &four[i][j], sizeof four[i][j]);

@@ -1,4 +1,5 @@
 /* cores_f16.c: the cores of tile_f16.h, unrolled by height; all sizes are run-time variables. */
+#include "registers.h"
 #include "tile_f16.h"
 
 enum { HALF_VECTORS = 8, HALF_ACCUMULATORS = HALF_SUMS / 8 };
@@ -153,6 +154,94 @@ DEFINE_HALF_WIDTH(2)
 DEFINE_HALF_WIDTH(4)
 DEFINE_HALF_WIDTH(8)
 #undef HALF_COLUMN
+
+#if HALF_PACKS
+enum { HALF_TILE = HALF_NR / 8 /* registers across a panel */ };
+
+/* N registers of halves by one instruction; gives the place behind them. */
+#define DEFINE_LOAD(N)                                                                                           \
+    MCP26_INLINE const uint16_t *half_load_##N(half_vector *to, const uint16_t *p) {                             \
+        v4f loaded[N];                                                                                           \
+        p = (const uint16_t *)(const void *)registers_load_##N(loaded, (const float *)(const void *)p);          \
+        __builtin_memcpy(to, loaded, sizeof loaded);                                                             \
+        return p;                                                                                                \
+    }
+DEFINE_LOAD(2)
+DEFINE_LOAD(3)
+DEFINE_LOAD(4)
+#undef DEFINE_LOAD
+
+/* Two columns of packed rows times a panel; gives the place behind its rows. What follows has to wait for these sums,
+ * as in packed_four of cores.c. */
+#define HALF_COLUMN(L, B)                                                                                           \
+    MCP26_UNROLL for (int64_t i = 0; i < rows * HALF_TILE; i++) {                                                   \
+        half_vector column = HALF_LANE(eight[i / HALF_TILE], L);                                                    \
+        acc[i] = __builtin_elementwise_fma(column, bv[B * HALF_TILE + i % HALF_TILE], acc[i]);                      \
+    }
+#define HALF_COLUMNS(L)                                                                                \
+    {                                                                                                  \
+        half_vector bv[2 * HALF_TILE];                                                                 \
+        b = half_load_4(bv, b);                                                                        \
+        HALF_COLUMN(L, 0)                                                                              \
+        HALF_COLUMN(L + 1, 1)                                                                          \
+        MCP26_UNROLL for (int64_t i = 0; i < rows * HALF_TILE; i++) __asm__ volatile("" : "+w"(acc[i])); \
+        __asm__ volatile("" ::: "memory");                                                             \
+    }
+
+/* acc += packed rows x a panel. */
+MCP26_INLINE void half_packed_product(int64_t rows, half_vector *acc, const uint16_t *packed, int64_t depth,
+                                      const uint16_t *b) {
+    MCP26_ROLL for (int64_t rest = depth / HALF_EIGHT; rest != 0; rest--) {
+        half_vector eight[HALF_MR];
+        MCP26_UNROLL for (int64_t i = 0; i + 4 <= rows; i += 4) packed = half_load_4(eight + i, packed);
+        if (rows % 4 == 3) packed = half_load_3(eight + rows - 3, packed);
+        if (rows % 4 == 2) packed = half_load_2(eight + rows - 2, packed);
+        if (rows % 4 == 1) eight[rows - 1] = half_load(packed), packed += HALF_EIGHT;
+        HALF_COLUMNS(0)
+        HALF_COLUMNS(2)
+        HALF_COLUMNS(4)
+        HALF_COLUMNS(6)
+    }
+}
+#undef HALF_COLUMNS
+#undef HALF_COLUMN
+
+MCP26_INLINE void half_packed_sum(int64_t rows, const half_packed_task *task, const uint16_t *b, const uint16_t *bias,
+                                  uint16_t *c, float *wide, half_range range) {
+    half_vector acc[HALF_ACCUMULATORS];
+    MCP26_UNROLL for (int64_t i = 0; i < rows * HALF_TILE; i++) {
+        acc[i] = task->goes_on ? (half_vector)0.0f : half_load(bias + i % HALF_TILE * 8);
+    }
+    half_packed_product(rows, acc, task->packed, task->depth, b);
+    if (task->goes_further) {
+        half_flush(acc, rows, HALF_TILE, HALF_NR, wide, task->goes_on);
+        return;
+    }
+    if (task->goes_on) {
+        MCP26_UNROLL for (int64_t i = 0; i < rows * HALF_TILE; i++) {
+            acc[i] = half_rounded(half_widened(acc[i]) + v8f_load_all(wide + 8 * i));
+        }
+    }
+    MCP26_UNROLL for (int64_t i = 0; i < rows * HALF_TILE; i++) {
+        v8w_store_all(c + i / HALF_TILE * task->ldc + i % HALF_TILE * 8, half_narrowed(half_bounded(acc[i], range)));
+    }
+}
+
+#define DEFINE_HALF_PACKED(V, R)                                                                                   \
+    static __attribute__((noinline)) void half_packed_##R(const half_packed_task *task) {                          \
+        half_range range = half_range_of(task->bounds);                                                            \
+        for (int64_t p = 0; p < task->panels; p++) {                                                               \
+            half_packed_sum(R, task, task->b + p * task->panel_stride, task->bias + p * task->panel_stride,        \
+                            task->c + p * HALF_NR, task->wide + p * HALF_SUMS, range);                             \
+        }                                                                                                          \
+    }
+#define CALL_HALF_PACKED(V, R) \
+    if (rows == R) half_packed_##R(task);
+HALF_HEIGHTS_2(DEFINE_HALF_PACKED)
+void mcp26_half_packed(int64_t rows, const half_packed_task *task) {
+    HALF_HEIGHTS_2(CALL_HALF_PACKED)
+}
+#endif
 
 #define HALF_COLUMN(L)                                                                                               \
     MCP26_UNROLL for (int64_t j = 0; j < vectors; j++) {                                                             \

@@ -15,12 +15,18 @@
 #define MCP26_TILE_F16_H
 
 #include "narrow.h"
-#include "tile.h"
+#include "tile_product.h"
+
+/* HALF_PACKS: whether there are packed rows. */
+#define HALF_PACKS (TILE_PACKS && __ARM_FEATURE_FP16_VECTOR_ARITHMETIC)
 
 enum {
-    HALF_NR = 16,    /* columns of a panel: two registers */
-    HALF_MR = 8,     /* rows of a tile: 16 of 32 registers accumulate, and lanes are of the lower 16 */
-    HALF_WIDTH = 64, /* columns across a tile, at most */
+    HALF_NR = 16,     /* columns of a panel: two registers */
+    HALF_MR = 8,      /* rows of a tile: 16 of 32 registers accumulate, and lanes are of the lower 16 */
+    HALF_WIDTH = 64,  /* columns across a tile, at most */
+    HALF_LOW = 3,     /* up to so many rows tiles are wider */
+    HALF_EIGHT = 8,   /* columns of a packed row that lie together */
+    HALF_PANELS = 8,  /* panels that meet packed rows at once */
     HALF_BLOCK = 256,
     HALF_SUMS = HALF_MR * HALF_NR /* elements of any tile */
 };
@@ -80,6 +86,31 @@ MCP26_INLINE void half_core(int64_t rows, int64_t vectors, half_task task) {
     if (vectors == 8) mcp26_half_8(rows, &task);
 }
 
+#if HALF_PACKS
+/* PACKED ROWS, in eights of columns, so that any eight columns are loaded by few instructions and lie together:
+ *
+ *     packed[depth / HALF_EIGHT][rows][HALF_EIGHT],   rows <= HALF_MR
+ *
+ * which is how pairs of halves lie in those of tile.h, so that what packs floats packs these. What `panels` panels, one behind the other, do with them:
+ *
+ *     c[i][p * HALF_NR + j] = bounded(bias[j] + sum over k < depth of packed row i's column k * B[k][j])
+ *
+ * `goes_on`, `goes_further` and `wide`[panels][HALF_SUMS] are as in half_task; depth is at most HALF_BLOCK. */
+typedef struct {
+    const uint16_t *packed;
+    int64_t depth;
+    const uint16_t *b, *bias;
+    int64_t panel_stride, panels;
+    uint16_t *c;
+    int64_t ldc;
+    half_bounds bounds;
+    int64_t goes_on, goes_further;
+    float *wide;
+} half_packed_task;
+
+__attribute__((visibility("hidden"))) void mcp26_half_packed(int64_t rows, const half_packed_task *task);
+#endif
+
 /* HALF_MR rows of one panel, where columns of A lie as vectors at x + offsets[k]; one block of sums. */
 __attribute__((visibility("hidden"))) void mcp26_half_few(const uint16_t *x, const int32_t *offsets, int64_t depth,
                                                           const uint16_t *b, uint16_t *c, int64_t ldc,
@@ -88,6 +119,9 @@ __attribute__((visibility("hidden"))) void mcp26_half_few(const uint16_t *x, con
 /* What a kernel brings: `tiles` tiles from row m on of its left operand, times the panels of `task`, whose a, taps,
  * depth and a_step it sets. */
 typedef void (*half_source)(const void *left, half_task task, int64_t rows, int64_t vectors, int64_t m);
+
+/* The same operand, columns k ... k+depth-1, as packed rows. Both are multiples of HALF_EIGHT. */
+typedef void (*half_packer)(const void *left, uint16_t *packed, int64_t rows, int64_t m, int64_t k, int64_t depth);
 
 /* A product. `is_run`: rows of A follow each other, so that one call of a core may do many tiles. */
 typedef struct {
@@ -122,7 +156,7 @@ MCP26_INLINE void half_finish(half_product t, mcp26_epilogue epilogue, const uin
 /* Registers across the next tiles, with `columns` left: a few rows alone would wait for their own sums. */
 MCP26_INLINE int64_t half_vectors(int64_t rows, int64_t columns) {
     if (rows == 1 && columns >= 4 * HALF_NR) return 8;
-    if (rows <= 3 && columns >= 2 * HALF_NR) return 4;
+    if (rows <= HALF_LOW && columns >= 2 * HALF_NR) return 4;
     return columns <= 8 ? 1 : 2;
 }
 
@@ -130,8 +164,12 @@ MCP26_INLINE int64_t half_blocks(int64_t rows) { return mcp26_max(1, tile_cut(ro
 
 /* Panels of a group: enough for a unit to be worth its while. */
 MCP26_INLINE int64_t half_group(int64_t rows, int64_t columns, int64_t depth) {
-    int64_t work = mcp26_max(1, rows / half_blocks(rows) * depth * HALF_NR);
+    int64_t blocks = half_blocks(rows), work = mcp26_max(1, rows / blocks * depth * HALF_NR);
     int64_t flight = half_vectors(rows, HALF_WIDTH) * 8 / HALF_NR;
+#if HALF_PACKS
+    int64_t panels = mcp26_max(1, mcp26_ceil_div(columns, HALF_NR)), panel = mcp26_max(1, depth * HALF_NR);
+    if (rows > HALF_LOW) return tile_even_group(panels, tile_packed_group(rows, blocks, panels, panel, 2));
+#endif
     int64_t worth = mcp26_ceil_div(2 * TILE_UNIT_WORK, work * flight) * flight;
     return mcp26_max(1, mcp26_min(worth, mcp26_ceil_div(columns, HALF_NR)));
 }
@@ -162,9 +200,37 @@ MCP26_INLINE void half_strip(half_product t, half_source source, mcp26_epilogue 
     }
 }
 
-/* Units begin ... end-1 of the product. */
-MCP26_INLINE void half_units_run(half_product t, half_source source, mcp26_epilogue epilogue, int64_t begin,
-                                 int64_t end) {
+#if HALF_PACKS
+/* Rows m ... m+rows-1, columns first ... last-1: packed rows meet all panels. */
+MCP26_INLINE void half_band(half_product t, half_packer pack, mcp26_epilogue epilogue, int64_t m, int64_t rows,
+                            int64_t first, int64_t last) {
+    uint16_t packed[HALF_MR * HALF_BLOCK] __attribute__((aligned(64)));
+    uint16_t sums[HALF_PANELS * HALF_SUMS] __attribute__((aligned(64)));
+    float wide[HALF_PANELS * HALF_SUMS] __attribute__((aligned(64)));
+    half_packed_task task = {.packed = packed, .panel_stride = (1 + t.depth) * HALF_NR, .bounds = t.y.bounds,
+                             .wide = wide};
+    for (int64_t n = first; n < last; n += HALF_PANELS * HALF_NR) {
+        int64_t columns = mcp26_min(last - n, HALF_PANELS * HALF_NR);
+        int64_t is_direct = t.y.is_bounded && columns % HALF_NR == 0;
+        task.panels = mcp26_ceil_div(columns, HALF_NR);
+        task.c = is_direct ? (uint16_t *)t.y.to + m * t.ldc + n : sums;
+        task.ldc = is_direct ? t.ldc : HALF_PANELS * HALF_NR;
+        task.bias = t.packed + n / HALF_NR * task.panel_stride;
+        for (int64_t k = 0; k < t.depth || k == 0; k += HALF_BLOCK) {
+            task.depth = mcp26_min(HALF_BLOCK, t.depth - k), task.b = task.bias + (1 + k) * HALF_NR;
+            task.goes_on = k > 0, task.goes_further = k + HALF_BLOCK < t.depth;
+            if (n == first || t.depth > HALF_BLOCK) pack(t.left, packed, rows, m, k, task.depth);
+            mcp26_half_packed(rows, &task);
+        }
+        if (!is_direct) half_finish(t, epilogue, sums, HALF_PANELS * HALF_NR, rows, columns, m, n);
+    }
+}
+#endif
+
+/* Units begin ... end-1 of the product. `pack` may be NULL. */
+MCP26_INLINE void half_units_run(half_product t, half_source source, half_packer pack, mcp26_epilogue epilogue,
+                                 int64_t begin, int64_t end) {
+    (void)pack;
     int64_t blocks = half_blocks(t.rows), group = half_group(t.rows, t.columns, t.depth);
     int64_t panels = mcp26_ceil_div(t.columns, HALF_NR), groups = mcp26_ceil_div(panels, group);
     tile_rows cut = tile_cut(t.rows, HALF_MR);
@@ -172,6 +238,14 @@ MCP26_INLINE void half_units_run(half_product t, half_source source, mcp26_epilo
         int64_t from = u / groups * cut.tiles / blocks, to = (u / groups + 1) * cut.tiles / blocks;
         int64_t middle = mcp26_max(from, mcp26_min(to, cut.taller));
         int64_t n = u % groups * group * HALF_NR, last = mcp26_min(t.columns, n + group * HALF_NR);
+#if HALF_PACKS
+        if (pack && t.rows > HALF_LOW) {
+            for (int64_t i = from; i < to; i++) {
+                half_band(t, pack, epilogue, tile_top(cut, i), tile_top(cut, i + 1) - tile_top(cut, i), n, last);
+            }
+            continue;
+        }
+#endif
         while (n < last) {
             int64_t vectors = half_vectors(t.rows, last - n), columns = mcp26_min(8 * vectors, last - n);
             for (int64_t part = 0; part < 2; part++) {

@@ -148,6 +148,19 @@ typedef struct {
     int64_t is_left_kept; /* the left operand stays in the second cache: each group meets all blocks, then the next */
 } tile_plan;
 
+/* Panels of a group that packed rows meet: few groups, whose packing is worth its while. `panel` are the elements of a
+ * panel, of which `narrow` take the room and the time of a float. */
+MCP26_INLINE int64_t tile_packed_group(int64_t rows, int64_t blocks, int64_t panels, int64_t panel, int64_t narrow) {
+    int64_t work = mcp26_max(1, rows / blocks * panel);
+    int64_t least = mcp26_ceil_div(narrow * TILE_PACKED_WORK, work), share = panels * blocks / TILE_PACKED_UNITS;
+    return mcp26_max(1, mcp26_min(mcp26_max(least, share), narrow * TILE_PACKED_GROUP / panel));
+}
+
+/* At most `most` panels, so that groups are nearly equal. */
+MCP26_INLINE int64_t tile_even_group(int64_t panels, int64_t most) {
+    return mcp26_ceil_div(panels, mcp26_ceil_div(panels, mcp26_min(panels, most)));
+}
+
 MCP26_INLINE tile_plan tile_plan_of(int64_t rows, int64_t columns, int64_t depth) {
     tile_rows cut = tile_cut(rows, MCP26_MR);
     int64_t panels = mcp26_max(1, mcp26_ceil_div(columns, MCP26_NR)), flight = tile_flight(rows);
@@ -156,13 +169,11 @@ MCP26_INLINE tile_plan tile_plan_of(int64_t rows, int64_t columns, int64_t depth
     /* A product of few rows has to be cut somewhere. */
     int64_t worth = mcp26_ceil_div(TILE_UNIT_WORK, mcp26_max(1, rows) * panel * flight) * flight;
     int64_t most = mcp26_min(panels, rows <= TILE_LOW ? worth : mcp26_max(fit, worth));
-    int64_t group = mcp26_ceil_div(mcp26_ceil_div(panels, mcp26_ceil_div(panels, most)), flight) * flight;
-    if (TILE_PACKS) { /* few blocks of rows, whose packing is worth its while */
-        int64_t blocks = mcp26_max(1, cut.tiles / TILE_BLOCK), work = mcp26_max(1, rows / blocks * panel);
-        int64_t least = mcp26_ceil_div(TILE_PACKED_WORK, work), share = panels * blocks / TILE_PACKED_UNITS;
-        int64_t wide = mcp26_max(1, mcp26_min(mcp26_max(least, share), TILE_PACKED_GROUP / panel));
-        int64_t groups = mcp26_ceil_div(panels, mcp26_min(panels, rows <= TILE_LOW ? worth : wide));
-        group = mcp26_ceil_div(mcp26_ceil_div(panels, groups), flight) * flight;
+    int64_t group = mcp26_ceil_div(tile_even_group(panels, most), flight) * flight;
+    if (TILE_PACKS) {
+        int64_t blocks = mcp26_max(1, cut.tiles / TILE_BLOCK);
+        int64_t wide = tile_packed_group(rows, blocks, panels, panel, 1);
+        group = mcp26_ceil_div(tile_even_group(panels, rows <= TILE_LOW ? worth : wide), flight) * flight;
         return (tile_plan){cut, blocks, group, mcp26_ceil_div(panels, group), 0};
     }
     int64_t is_left_kept = left <= TILE_KEPT, is_right_kept = panels * panel <= TILE_KEPT;
