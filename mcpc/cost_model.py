@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import sympy
 
 from mcpc import ops
-from mcpc.ir import Dim, Graph, Node, Value, dim, is_static, symbol, total
+from mcpc.ir import Dim, DType, Graph, Node, Value, dim, is_static, symbol, total
 from mcpc.kernel_class import KernelClass
 from mcpc.ops.linear import convolution_of
 from mcpc.ops.registry import moves
@@ -210,10 +210,12 @@ def _is_stored(value: Value | None, outer: Mapping[int, Value | None]) -> bool:
 # ---- sizes
 
 
-def weight_bytes(graph: Graph) -> int:
-    """Bytes of the constants that the nodes of ``graph`` read, bodies of control flow included, each once."""
+def weight_bytes(graph: Graph, dtype: DType | None = None) -> int:
+    """Bytes of the constants that the nodes of ``graph`` read, bodies of control flow included, each once; only of
+    those of ``dtype`` where one is given."""
     constants = {id(v): v for node in graph.all_nodes() for v in node.inputs if v is not None and v.is_constant}
-    return sum(int(value.type.nbytes) for value in constants.values() if is_static(value.shape))
+    counted = (value for value in constants.values() if dtype is None or value.dtype is dtype)
+    return sum(int(value.type.nbytes) for value in counted if is_static(value.shape))
 
 
 def typical_sizes(graph: Graph) -> dict[sympy.Symbol, int]:

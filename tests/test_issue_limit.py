@@ -28,18 +28,18 @@ pytestmark = pytest.mark.skipif(
 
 
 def model() -> bytes:
-    """A pointwise and a 3x3 convolution, a depthwise one apart from them, and attention of four heads. A large matrix
-    gives room for the weights of minimal filtering, which may add a part of all weights' bytes."""
+    """A 3x3 convolution and a pointwise one that reads it, a depthwise one apart from these, attention of four heads.
+    A large matrix gives room for the weights of minimal filtering, which may add a part of all weights' bytes."""
     rng = np.random.default_rng(0)
     weights = {
-        "w1": rng.standard_normal((96, 64, 1, 1), np.float32),
+        "w1": rng.standard_normal((64, 96, 1, 1), np.float32),
         "w2": rng.standard_normal((96, 1, 3, 3), np.float32),
-        "w3": rng.standard_normal((64, 96, 3, 3), np.float32),
+        "w3": rng.standard_normal((96, 64, 3, 3), np.float32),
         "w4": rng.standard_normal((512, 2048), np.float32),
     }
     nodes = [
-        helper.make_node("Conv", ["x", "w1"], ["a"]),
-        helper.make_node("Conv", ["a", "w3"], ["y"], pads=[1, 1, 1, 1]),
+        helper.make_node("Conv", ["x", "w3"], ["a"], pads=[1, 1, 1, 1]),
+        helper.make_node("Conv", ["a", "w1"], ["y"]),
         helper.make_node("Conv", ["c", "w2"], ["b"], pads=[1, 1, 1, 1], group=96),
         helper.make_node("Attention", ["q", "k", "v"], ["z"]),
         helper.make_node("MatMul", ["m", "w4"], ["n"]),
@@ -121,6 +121,8 @@ def test_multipliers_are_busy(code: dict[str, list[Instruction]], prefix: str, l
     [
         ("half_packed_8", 128),  # products of packed rows
         ("half_packed_7", 112),
+        ("half_parts_8", 128),  # products at the points of minimal filtering
+        ("half_parts_7", 112),
         ("half_8x2", 128),  # those of rows that cannot be packed
         ("half_7x2", 112),
         ("depthwise_3x3_float16", 16),
@@ -149,6 +151,14 @@ def whole(code: dict[str, list[Instruction]], prefix: str, least: int) -> list[l
 def test_pipes_are_busy(code: dict[str, list[Instruction]], prefix: str, least: int, count: int) -> None:
     loops = whole(code, prefix, least)
     assert len(loops) >= count
+    for loop in loops:
+        assert not [i for i in loop if i.is_spill]
+        assert issue_share(loop) >= BUSY
+
+
+def test_pipes_are_busy_in_float16(half_code: dict[str, list[Instruction]]) -> None:
+    loops = whole(half_code, "conv_winograd", 12)
+    assert len(loops) >= 4
     for loop in loops:
         assert not [i for i in loop if i.is_spill]
         assert issue_share(loop) >= BUSY

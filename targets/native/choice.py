@@ -19,11 +19,11 @@ from mcpc.target import Target
 
 from .convolution import PackedConvolution
 from .region import Region
-from .winograd import FORMS, Form
+from .winograd import FORMS, HALF_FORMS, Form
 from .winograd_line import LINE_FORMS, LineForm
 
-#: What Winograd kernels may add to the weights of a graph, as a share of these: with code, metadata and self-test the
-#: file stays below one and a half times the weights.
+#: What Winograd kernels may add to the weights of a graph, as a share of these in float32: with code, metadata and
+#: self-test the file stays below one and a half times the weights.
 MOST_GROWTH = 0.44
 
 #: How much more time than a kernel of larger weights one of smaller weights may take: no prediction is closer.
@@ -31,6 +31,9 @@ MARGIN = 0.1
 
 #: What it costs to go on to the next run of memory, in multiply-adds of a column.
 RUN_COST = 5
+
+#: Columns of a panel of float16, channels of a run of packed ones (tile_f16.h).
+HALF_NR, HALF_EIGHT = 16, 8
 
 #: Columns of half a panel, which cores compute alone where there are no more (tile.h).
 HALF = 8
@@ -89,7 +92,8 @@ def choose(graph: Graph, target: Target, ctx: PassContext) -> Choices:
         chosen = [given[0] if given else fastest_direct(each) for given, each in zip(named, candidates, strict=True)]
     else:
         stored = weight_bytes(graph)
-        chosen = within_budget(candidates, bandwidth(target.big_core, stored), int(stored * MOST_GROWTH))
+        room = int((stored + weight_bytes(graph, DType.float16)) * MOST_GROWTH)
+        chosen = within_budget(candidates, bandwidth(target.big_core, stored), room)
     for node, rivals, choice in zip(nodes, candidates, chosen, strict=True):
         if len(rivals) > 1:
             times = {f"{other.name} us": other.us for other in rivals}
@@ -101,22 +105,30 @@ def weighed(graph: Graph, target: Target, times: Mapping[str, float]) -> Iterato
     """The convolutions with packed weights and their candidates, each with the time from ``times``, else predicted."""
     sizes, stored = typical_sizes(graph), weight_bytes(graph)
     for node in graph.all_nodes():
-        conv = PackedConvolution.of(Region.of(node))
+        region = Region.of(node)
+        conv = packed(region)
         if conv is None:
             continue
+        rivals = halves(conv, region, target) if conv.is_half else direct(conv, target.nr) + winograd(conv, target)
         candidates = []
-        for each in direct(conv, target.nr) + winograd(conv, target):
+        for each in rivals:
             work = replace(work_of(node, each.operations), weights=each.nbytes, weight_set=stored).at(sizes)
             measured = times.get(f"{key_of(node)}|{each.name}")
             us = roofline(work, target).us if measured is None else measured
             candidates.append(replace(each, us=us, is_measured=measured is not None))
-        yield node, candidates
+        if candidates:
+            yield node, candidates
+
+
+def packed(region: Region) -> PackedConvolution | None:
+    """The convolution of a region whose activations are float32 or float16."""
+    return PackedConvolution.of(region) or PackedConvolution.of(region, DType.float16)
 
 
 def key_of(node: Node) -> str:
     """What a convolution computes, as far as its time depends on it."""
     region = Region.of(node)
-    conv = PackedConvolution.of(region)
+    conv = packed(region)
     assert conv is not None
     shapes = [str(value.type) for value in (*node.inputs, *node.outputs) if value is not None]
     return f"{region.label} {conv.window} {conv.groups} {' '.join(shapes)}"
@@ -199,28 +211,46 @@ def winograd(conv: PackedConvolution, target: Target) -> list[Candidate]:
     is_float = conv.weight_dtype is DType.float32
     if not conv.is_unit or conv.groups != 1 or conv.is_row_major or not is_float:
         return []
-    columns = -(-conv.out_c // target.nr) * target.nr
-    l2_bytes = target.big_core.l2_kib << 10
-
-    def candidate(method: Method, form: Form | LineForm, tiles: Dim, points: int, is_exact: bool) -> Candidate:
-        operations = {
-            KernelClass.WINOGRAD: form.products(tiles, conv.in_c, columns),
-            KernelClass.TRANSFORM: form.transforms(tiles, conv.in_c, columns),
-        }
-        nbytes, block = 4 * points * conv.in_c * columns, form.block(conv.in_c, l2_bytes)
-        return Candidate(method, operations, nbytes, form=form, block=block, is_exact=is_exact)
-
     if conv.window.kernel == (3, 3):
-        sizes = conv.y.dims[0], *conv.y.dims[2:]
-        return [
-            candidate(Method.WINOGRAD, form, form.tiles(*sizes), form.side**2, conv.in_c <= form.deepest)
-            for form in FORMS
-        ]
+        return [_filtered(conv, form, target, target.nr) for form in FORMS]
     if conv.line is None:
         return []
     taps, lines, length = conv.line
     return [
-        candidate(Method.WINOGRAD_LINE, form, form.tiles(lines, length), form.side, True)
+        _winograd(Method.WINOGRAD_LINE, conv, form, form.tiles(lines, length), 4 * form.side, target, target.nr)
         for form in LINE_FORMS
         if form.taps == taps
     ]
+
+
+def halves(conv: PackedConvolution, region: Region, target: Target) -> list[Candidate]:
+    """The kernels of 3x3 windows over float16 activations, where there are several: conv_f16.h and winograd.h."""
+    is_filtered = conv.window.kernel == (3, 3) and conv.is_unit and conv.groups == 1 and conv.in_c % HALF_EIGHT == 0
+    assert region.anchor is not None
+    weight = region.outer(region.anchor.inputs[1])
+    if not is_filtered or weight is None or weight.data is None:
+        return []
+    columns, taps = -(-conv.out_c // HALF_NR) * HALF_NR, weight.data
+    products = dim(conv.pixels * columns * conv.taps * (conv.in_c + RUN_COST))
+    plain = Candidate(Method.INDIRECT, {KernelClass.CONV: products}, 2 * conv.taps * conv.in_c * columns)
+    return [plain, *(_filtered(conv, form, target, HALF_NR) for form in HALF_FORMS if form.fits(taps))]
+
+
+def _filtered(conv: PackedConvolution, form: Form, target: Target, nr: int) -> Candidate:
+    tiles, nbytes = form.tiles(conv.y.dims[0], *conv.y.dims[2:]), form.itemsize * form.side**2
+    return replace(
+        _winograd(Method.WINOGRAD, conv, form, tiles, nbytes, target, nr), is_exact=conv.in_c <= form.deepest
+    )
+
+
+def _winograd(
+    method: Method, conv: PackedConvolution, form: Form | LineForm, tiles: Dim, nbytes: int, target: Target, nr: int
+) -> Candidate:
+    """Of ``nbytes`` for each channel of input and column, in panels of ``nr`` columns."""
+    columns = -(-conv.out_c // nr) * nr
+    operations = {
+        KernelClass.WINOGRAD: form.products(tiles, conv.in_c, columns),
+        KernelClass.TRANSFORM: form.transforms(tiles, conv.in_c, columns),
+    }
+    block = form.block(conv.in_c, target.big_core.l2_kib << 10)
+    return Candidate(method, operations, nbytes * conv.in_c * columns, form=form, block=block)

@@ -30,14 +30,15 @@ class PackedConvolution:
     reads_planar: bool
 
     @classmethod
-    def of(cls, region: Region) -> PackedConvolution | None:
-        """That of a region; None where it is another operator or form, which :mod:`.emit.windows` takes."""
+    def of(cls, region: Region, dtype: DType = DType.float32) -> PackedConvolution | None:
+        """That of a region, if it is one of activations of ``dtype``; None where it is another operator or form, which
+        :mod:`.emit.windows` takes."""
         anchor = region.anchor
         if anchor is None or not anchor.is_op("Conv") or region.is_computed(anchor.input(1)):
             return None
         x, weight = region.outer(anchor.inputs[0]), anchor.inputs[1]
         assert x is not None and weight is not None
-        if x.dtype is not DType.float32 or len(x.type.dims) not in (3, 4):
+        if x.dtype is not dtype or len(x.type.dims) not in (3, 4):
             return None
         convolution = convolution_of(anchor)
         group_in = weight.type.dims[1]
@@ -46,6 +47,11 @@ class PackedConvolution:
         assert source is not None
         return cls(x.type, region.node.output.type, convolution.window, convolution.groups, group_in, source.dtype,
                    reads_planar(anchor, x.type))  # fmt: skip
+
+    @property
+    def is_half(self) -> bool:
+        """Whether activations are float16."""
+        return self.x.dtype is DType.float16
 
     @property
     def in_c(self) -> int:

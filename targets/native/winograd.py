@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mcpc.ir import Dim, dim, product
+from mcpc.ir import Dim, DType, dim, product
 from mcpc.ops.context import ceil_div
 
 from .ctext import float_literal
@@ -29,13 +29,15 @@ BLOCKS = (16, 12, 8, 6, 4)
 class Form:
     """``points`` are the positive ones, ``chain`` is how many channels are summed up in one chain. Up to
     ``deepest`` channels the largest error is at most 4 times that of ONNX Runtime, both against float64. Operations of
-    a transform of one line of T values, forth and back, in fused multiply-adds."""
+    a transform of one line of T values, forth and back, in fused multiply-adds. ``dtype`` is that of weights,
+    activations and products."""
 
     points: tuple[float, ...]
     chain: int
     deepest: int
     forth: int
     back: int
+    dtype: DType = DType.float32
 
     @property
     def size(self) -> int:
@@ -55,9 +57,15 @@ class Form:
         """Tiles of a result [batch, height, width]."""
         return product((batch, ceil_div(height, self.size), ceil_div(width, self.size)))
 
+    @property
+    def itemsize(self) -> int:
+        """Bytes of a weight, an activation, a product."""
+        return self.dtype.bits // 8
+
     def products(self, tiles: Dim, depth: int, columns: int) -> Dim:
-        """Floating-point operations of the products of all points."""
-        return dim(2 * tiles * self.side**2 * depth * columns)
+        """Operations of the products of all points as rates count them: a register holds twice as many float16 as
+        float32."""
+        return dim(self.itemsize // 2 * tiles * self.side**2 * depth * columns)
 
     def transforms(self, tiles: Dim, depth: int, columns: int) -> Dim:
         """Floating-point operations of the transforms: the columns that tiles share are transformed once."""
@@ -67,23 +75,34 @@ class Form:
     def block(self, depth: int, l2_bytes: int) -> int:
         """Tiles of a block."""
         limit = l2_bytes * CACHE_SHARE
-        return next((count for count in BLOCKS if block_bytes(self.side**2, depth, count) <= limit), BLOCKS[-1])
+        return next((count for count in BLOCKS if self._block_bytes(depth, count) <= limit), BLOCKS[-1])
 
     def scratch(self, depth: int, block: int) -> int:
-        """Bytes that a worker needs: winograd_f32_scratch."""
-        return 4 * self.side * (RUN * self.size + 2) * LANES + block_bytes(self.side**2, depth, block)
+        """Bytes that a worker needs: winograd_scratch."""
+        return 4 * self.side * (RUN * self.size + 2) * LANES + self._block_bytes(depth, block)
+
+    def _block_bytes(self, depth: int, block: int) -> int:
+        return block_bytes(self.side**2, depth, block) * self.itemsize // 4
 
     def literals(self, block: int) -> str:
         """The fields of winograd_shape behind the first."""
         return f"{len(self.points)}, {{{', '.join(map(float_literal, self.points))}}}, {block}, {self.chain}"
 
+    def fits(self, taps: Array) -> bool:
+        """Whether no weight is beyond the range, whatever the signs of the taps."""
+        most = np.abs(taps).max(initial=0.0) * np.abs(self._values_of_taps()).sum(1).max() ** 2
+        return bool(self.dtype is DType.float32 or most <= np.finfo(np.float16).max)
+
+    def _values_of_taps(self) -> Array:
+        return values_of_taps(self.points, 3, self.side)
+
     def weights(self, taps: Array) -> Array:
         """[O, I, 3, 3] -> [T * T, I, O]: G w G', computed in float64 and rounded once."""
-        g = values_of_taps(self.points, 3, self.side)
+        g = self._values_of_taps()
         columns, depth = taps.shape[:2]
         lines = taps.astype(np.float64).reshape(-1, 3) @ g.T
         squares = np.einsum("at,ntb->nab", g, lines.reshape(-1, 3, self.side))
-        return np.ascontiguousarray(squares.reshape(columns, depth, -1).transpose(2, 1, 0), np.float32)
+        return np.ascontiguousarray(squares.reshape(columns, depth, -1).transpose(2, 1, 0), self.dtype.numpy)
 
 
 def block_bytes(points: int, depth: int, block: int) -> int:
@@ -107,4 +126,10 @@ FORMS = (
     Form((1.0,), 128, 4096, forth=4, back=4),
     Form((0.6875, 1.4375), 16, 128, forth=12, back=12),
     Form((0.5, 1.0, 2.0), 16, 0, forth=24, back=24),
+)
+
+#: Those of float16 products, whose errors are at most 4 times those of float16 sums of the direct convolution.
+HALF_FORMS = (
+    Form((1.0,), 128, 4096, forth=4, back=4, dtype=DType.float16),
+    Form((0.6875, 1.4375), 32, 4096, forth=12, back=12, dtype=DType.float16),
 )

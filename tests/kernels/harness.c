@@ -154,7 +154,7 @@ MCP26_INLINE void run_winograd(const int64_t *n, void **p) {
     const void *args[] = {p[3], p[4], &n[8]};
     winograd_shape w = {shape_of(n), n[19], {}, n[23], n[24]};
     MCP26_UNROLL for (int64_t i = 0; i < WINOGRAD_PAIRS; i++) w.points[i] = (float)n[20 + i] / 16.0f;
-    RUN_UNITS(winograd_f32_units(w), n[18],
+    RUN_UNITS(winograd_units(w), n[18],
               winograd_f32(w, p[0], p[1], p[5], bias_and_add, args, p[2], begin, end))
 }
 
@@ -163,7 +163,7 @@ MCP26_INLINE void run_winograd_line(const int64_t *n, void **p) {
     const void *args[] = {p[3], p[4], &n[8]};
     winograd_line_shape w = {shape_of(n), n[19], {}, n[23], n[24]};
     MCP26_UNROLL for (int64_t i = 0; i < WINOGRAD_PAIRS; i++) w.points[i] = (float)n[20 + i] / 16.0f;
-    RUN_UNITS(winograd_line_f32_units(w), n[18],
+    RUN_UNITS(winograd_line_units(w), n[18],
               winograd_line_f32(w, p[0], p[1], p[5], bias_and_add, args, p[2], begin, end))
 }
 

@@ -124,7 +124,7 @@ def _winograd(b: KernelBuilder, form: PackedConvolution, choice: Candidate, taps
     b.scratch = choice.form.scratch(form.in_c, choice.block)
     arguments = (b.input(x), b.constant(packed), b.output(), epilogue, "args", b.worker_scratch)
     b.call(f"{kernel}_f32", shape, *arguments, "begin", "end")
-    b.units = f"{kernel}_f32_units({shape})"
+    b.units = f"{kernel}_units({shape})"
 
 
 WRITERS: dict[Method, Writer] = {

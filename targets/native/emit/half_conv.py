@@ -12,6 +12,7 @@ from mcpc.ops.linear import convolution_of
 
 from ..convolution import PackedConvolution
 from ..kernel import Array, KernelBuilder
+from ..winograd import Form
 from .conv import conv_shape
 from .half import gemm, panels, result, stored, weights, work
 
@@ -53,6 +54,16 @@ def conv(b: KernelBuilder) -> None:
         b.call("conv_nchw_in_f16", shape, b.input(x), packed, *result(b), "args", scratch, "begin", "end")
         b.operations = {KernelClass.CONV_PLANAR: work(pixels, out_c, w[0].size)}
         b.units = f"conv_few_f16_units({shape})"
+    elif b.choice is not None and isinstance(b.choice.form, Form):
+        filtered, block = b.choice.form, b.choice.block
+        b.label = f"conv {b.choice.name}, float16"
+        b.headers.append("winograd.h")
+        shape = f"(winograd_shape){{{conv_shape(b, x, window, 1)}, {filtered.literals(block)}}}"
+        packed = b.constant(panels(filtered.weights(w).reshape(-1, out_c), bias), "uint16_t")
+        b.scratch = filtered.scratch(group_in, block)
+        b.call("winograd_f16", shape, b.input(x), packed, *result(b), "args", b.worker_scratch, "begin", "end")
+        b.operations = dict(b.choice.operations)
+        b.units = f"winograd_half_units({shape})"
     elif form.is_pointwise:
         gemm(b, pixels, taps[:, :, 0].T, bias, "conv 1x1")
     elif form.is_depthwise:

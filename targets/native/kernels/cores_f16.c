@@ -4,42 +4,17 @@
 
 enum { HALF_VECTORS = 8, HALF_ACCUMULATORS = HALF_SUMS / 8 };
 
-/* What sums of a block are taken in, and how many of its vectors there are registers for across a tile. */
-#if defined(__ARM_FEATURE_FP16_VECTOR_ARITHMETIC)
-typedef v8h half_vector;
+/* How many vectors of sums there are registers for across a tile. */
+#if HALF_PACKS
 #define HALF_ABREAST(V) V
-MCP26_INLINE half_vector half_load(const uint16_t *p) { return (v8h)v8w_load_all(p); }
-MCP26_INLINE v8f half_widened(half_vector v) { return __builtin_convertvector(v, v8f); }
-MCP26_INLINE v8w half_narrowed(half_vector v) { return (v8w)v; }
-MCP26_INLINE half_vector half_rounded(v8f v) { return __builtin_convertvector(v, v8h); }
-MCP26_INLINE _Float16 half_from_float(float x) { return (_Float16)x; }
 #else
-typedef v8f half_vector;
 #define HALF_ABREAST(V) 1
-MCP26_INLINE half_vector half_load(const uint16_t *p) { return v8f_from_half(v8w_load_all(p)); }
-MCP26_INLINE v8f half_widened(half_vector v) { return v; }
-MCP26_INLINE v8w half_narrowed(half_vector v) { return half_from_v8f(v); }
-MCP26_INLINE half_vector half_rounded(v8f v) { return v8f_from_half(half_from_v8f(v)); }
-MCP26_INLINE float half_from_float(float x) { return x; }
 #endif
 
 MCP26_INLINE half_vector half_one(const uint16_t *p) {
     _Float16 x;
     __builtin_memcpy(&x, p, sizeof x);
     return (half_vector)x;
-}
-
-/* Bounds in registers. */
-typedef struct {
-    half_vector low, high;
-} half_range;
-
-MCP26_INLINE half_range half_range_of(half_bounds bounds) {
-    return (half_range){(half_vector)half_from_float(bounds.low), (half_vector)half_from_float(bounds.high)};
-}
-
-MCP26_INLINE half_vector half_bounded(half_vector v, half_range range) {
-    return __builtin_elementwise_minimum(__builtin_elementwise_maximum(v, range.low), range.high);
 }
 
 /* wide (+)= acc. */
@@ -58,10 +33,11 @@ MCP26_INLINE void half_flush(half_vector *acc, int64_t rows, int64_t vectors, in
 MCP26_INLINE void half_sum(int64_t rows, int64_t vectors, int64_t first, int64_t across, half_task task,
                            half_range range, int64_t moved, uint16_t *c) {
     half_vector acc[HALF_ACCUMULATORS];
-    const uint16_t *b = task.b + first / 2 * task.panel_stride + first % 2 * 8, *const *a = task.a;
+    int64_t place = first / 2 * task.panel_stride + first % 2 * 8;
+    const uint16_t *b = task.b + place, *bias = task.bias + place, *const *a = task.a;
     int64_t panel_stride = task.panel_stride, depth = task.depth, goes_on = task.goes_on, terms = 0;
     float *wide = task.wide + 8 * first;
-    MCP26_UNROLL for (int64_t j = 0; j < vectors; j++) acc[j] = half_load(b - HALF_NR + j / 2 * panel_stride + j % 2 * 8);
+    MCP26_UNROLL for (int64_t j = 0; j < vectors; j++) acc[j] = half_load_all(bias + j / 2 * panel_stride + j % 2 * 8);
     if (goes_on) {
         MCP26_UNROLL for (int64_t j = 0; j < vectors; j++) acc[j] = 0.0f;
     }
@@ -80,7 +56,7 @@ MCP26_INLINE void half_sum(int64_t rows, int64_t vectors, int64_t first, int64_t
     {                                                                                                           \
         half_vector bv[HALF_VECTORS];                                                                           \
         MCP26_UNROLL for (int64_t j = 0; j < vectors; j++) {                                                    \
-            bv[j] = half_load(b + j / 2 * panel_stride + j % 2 * 8);                                            \
+            bv[j] = half_load_all(b + j / 2 * panel_stride + j % 2 * 8);                                            \
         }                                                                                                       \
         b += HALF_NR;                                                                                           \
         MCP26_UNROLL for (int64_t i = 0; i < rows; i++) {                                                       \
@@ -98,7 +74,7 @@ MCP26_INLINE void half_sum(int64_t rows, int64_t vectors, int64_t first, int64_t
                 half_vector eight[HALF_MR];
                 __asm__("" : "+r"(at)); /* or clang keeps a pointer a row, each of which it moves on */
                 MCP26_UNROLL for (int64_t i = 0; i < rows; i++) {
-                    eight[i] = half_load((const uint16_t *)(const void *)((const char *)left[i] + at));
+                    eight[i] = half_load_all((const uint16_t *)(const void *)((const char *)left[i] + at));
                 }
                 HALF_COLUMN(HALF_LANE(eight[i], 0))
                 HALF_COLUMN(HALF_LANE(eight[i], 1))
@@ -196,7 +172,7 @@ MCP26_INLINE void half_packed_product(int64_t rows, half_vector *acc, const uint
         MCP26_UNROLL for (int64_t i = 0; i + 4 <= rows; i += 4) packed = half_load_4(eight + i, packed);
         if (rows % 4 == 3) packed = half_load_3(eight + rows - 3, packed);
         if (rows % 4 == 2) packed = half_load_2(eight + rows - 2, packed);
-        if (rows % 4 == 1) eight[rows - 1] = half_load(packed), packed += HALF_EIGHT;
+        if (rows % 4 == 1) eight[rows - 1] = half_load_all(packed), packed += HALF_EIGHT;
         HALF_COLUMNS(0)
         HALF_COLUMNS(2)
         HALF_COLUMNS(4)
@@ -210,7 +186,7 @@ MCP26_INLINE void half_packed_sum(int64_t rows, const half_packed_task *task, co
                                   uint16_t *c, float *wide, half_range range) {
     half_vector acc[HALF_ACCUMULATORS];
     MCP26_UNROLL for (int64_t i = 0; i < rows * HALF_TILE; i++) {
-        acc[i] = task->goes_on ? (half_vector)0.0f : half_load(bias + i % HALF_TILE * 8);
+        acc[i] = task->goes_on ? (half_vector)0.0f : half_load_all(bias + i % HALF_TILE * 8);
     }
     half_packed_product(rows, acc, task->packed, task->depth, b);
     if (task->goes_further) {
@@ -241,6 +217,32 @@ HALF_HEIGHTS_2(DEFINE_HALF_PACKED)
 void mcp26_half_packed(int64_t rows, const half_packed_task *task) {
     HALF_HEIGHTS_2(CALL_HALF_PACKED)
 }
+
+MCP26_INLINE void half_packed_parts(int64_t rows, uint16_t *sums, const uint16_t *packed, int64_t depth, int64_t chain,
+                                    const uint16_t *b) {
+    half_vector acc[HALF_ACCUMULATORS];
+    MCP26_ROLL for (int64_t k = 0; k < depth || k == 0; k += chain) {
+        MCP26_UNROLL for (int64_t i = 0; i < rows * HALF_TILE; i++) acc[i] = 0.0f;
+        half_packed_product(rows, acc, packed + k * rows, mcp26_min(chain, depth - k), b + k * HALF_NR);
+        if (k > 0) {
+            MCP26_UNROLL for (int64_t i = 0; i < rows * HALF_TILE; i++) acc[i] = half_load_all(sums + 8 * i) + acc[i];
+        }
+        MCP26_UNROLL for (int64_t i = 0; i < rows * HALF_TILE; i++) v8w_store_all(sums + 8 * i, half_narrowed(acc[i]));
+    }
+}
+
+#define DEFINE_HALF_PARTS(V, R)                                                                             \
+    static __attribute__((noinline)) void half_parts_##R(uint16_t *sums, const uint16_t *packed, int64_t depth, \
+                                                         int64_t chain, const uint16_t *b) {                \
+        half_packed_parts(R, sums, packed, depth, chain, b);                                                \
+    }
+#define CALL_HALF_PARTS(V, R) \
+    if (rows == R) half_parts_##R(sums, packed, depth, chain, b);
+HALF_HEIGHTS_2(DEFINE_HALF_PARTS)
+void mcp26_half_parts(int64_t rows, uint16_t *sums, const uint16_t *packed, int64_t depth, int64_t chain,
+                      const uint16_t *b) {
+    HALF_HEIGHTS_2(CALL_HALF_PARTS)
+}
 #endif
 
 #define HALF_COLUMN(L)                                                                                               \
@@ -252,10 +254,10 @@ MCP26_INLINE void half_few(int64_t vectors, const uint16_t *x, const int32_t *of
                            const uint16_t *b, uint16_t *c, int64_t ldc, half_bounds bounds) {
     half_vector acc[HALF_ACCUMULATORS];
     half_range range = half_range_of(bounds);
-    MCP26_UNROLL for (int64_t i = 0; i < HALF_MR * vectors; i++) acc[i] = half_load(b - HALF_NR + i % vectors * 8);
+    MCP26_UNROLL for (int64_t i = 0; i < HALF_MR * vectors; i++) acc[i] = half_load_all(b - HALF_NR + i % vectors * 8);
     MCP26_ROLL for (int64_t k = 0; k < depth; k++, b += HALF_NR) {
-        half_vector column = half_load(x + offsets[k]), bv[2];
-        MCP26_UNROLL for (int64_t j = 0; j < vectors; j++) bv[j] = half_load(b + 8 * j);
+        half_vector column = half_load_all(x + offsets[k]), bv[2];
+        MCP26_UNROLL for (int64_t j = 0; j < vectors; j++) bv[j] = half_load_all(b + 8 * j);
         HALF_COLUMN(0)
         HALF_COLUMN(1)
         HALF_COLUMN(2)

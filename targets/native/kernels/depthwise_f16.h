@@ -10,26 +10,14 @@
 
 enum { DEPTHWISE_HALF_TILE = 8 };
 
-#if defined(__ARM_FEATURE_FP16_VECTOR_ARITHMETIC)
-typedef v8h depthwise_half;
-MCP26_INLINE depthwise_half depthwise_half_load(const uint16_t *p, int64_t lanes) { return (v8h)v8w_load(p, lanes); }
-MCP26_INLINE v8w depthwise_half_sums(depthwise_half v) { return (v8w)v; }
-#else
-typedef v8f depthwise_half;
-MCP26_INLINE depthwise_half depthwise_half_load(const uint16_t *p, int64_t lanes) {
-    return v8f_from_half(v8w_load(p, lanes));
-}
-MCP26_INLINE v8w depthwise_half_sums(depthwise_half v) { return half_from_v8f(v); }
-#endif
-
 /* Output pixels column ... column+count-1 of one row, channels n ... n+lanes-1. */
 MCP26_INLINE void depthwise_half_tile(conv_shape s, half_product t, const uint16_t *x, const uint16_t *w,
                                       mcp26_epilogue epilogue, int64_t item, int64_t row, int64_t column,
                                       int64_t count, int64_t is_edge, int64_t n, int64_t lanes) {
-    depthwise_half acc[DEPTHWISE_HALF_TILE];
+    half_vector acc[DEPTHWISE_HALF_TILE];
     int64_t padded = mcp26_ceil_div(s.out_c, 8) * 8, top = row * s.stride_h - s.pad_top;
     int64_t side = column * s.stride_w - s.pad_left;
-    MCP26_UNROLL for (int64_t i = 0; i < count; i++) acc[i] = depthwise_half_load(w + n, 8);
+    MCP26_UNROLL for (int64_t i = 0; i < count; i++) acc[i] = half_load(w + n, 8);
     w += padded;
     for (int64_t kh = 0; kh < s.kernel_h; kh++) {
         int64_t line = top + kh * s.dilation_h;
@@ -38,11 +26,11 @@ MCP26_INLINE void depthwise_half_tile(conv_shape s, half_product t, const uint16
         const uint16_t *taps = w + kh * s.kernel_w * padded + n;
 #define DEPTHWISE_HALF_TAP                                                                                           \
     {                                                                                                                \
-        depthwise_half tap = depthwise_half_load(taps + kw * padded, 8);                                             \
+        half_vector tap = half_load(taps + kw * padded, 8);                                             \
         MCP26_UNROLL for (int64_t i = 0; i < count; i++) {                                                           \
             int64_t at = side + i * s.stride_w + kw * s.dilation_w;                                                  \
             if (is_edge && (uint64_t)at >= (uint64_t)s.in_w) continue;                                               \
-            acc[i] = __builtin_elementwise_fma(depthwise_half_load(from + at * s.x_pixel, lanes), tap, acc[i]);      \
+            acc[i] = __builtin_elementwise_fma(half_load(from + at * s.x_pixel, lanes), tap, acc[i]);      \
         }                                                                                                            \
     }
         if (s.kernel_w <= 7) { /* neighbouring pixels share their inputs */
@@ -54,7 +42,7 @@ MCP26_INLINE void depthwise_half_tile(conv_shape s, half_product t, const uint16
     }
     int64_t m = (item * s.out_h + row) * s.out_w + column;
     MCP26_UNROLL for (int64_t i = 0; i < count; i++) {
-        half_store(t, epilogue, depthwise_half_sums(acc[i]), m + i, n, lanes);
+        half_store(t, epilogue, half_narrowed(acc[i]), m + i, n, lanes);
     }
 }
 

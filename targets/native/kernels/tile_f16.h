@@ -17,8 +17,26 @@
 #include "narrow.h"
 #include "tile_product.h"
 
-/* HALF_PACKS: whether there are packed rows. */
-#define HALF_PACKS (TILE_PACKS && __ARM_FEATURE_FP16_VECTOR_ARITHMETIC)
+/* half_scalar, half_vector: what one half and eight are computed in. HALF_PACKS: whether there are packed rows. */
+#if defined(__ARM_FEATURE_FP16_VECTOR_ARITHMETIC)
+#define HALF_PACKS TILE_PACKS
+typedef v8h half_vector;
+typedef _Float16 half_scalar;
+MCP26_INLINE half_vector half_load_all(const uint16_t *p) { return (v8h)v8w_load_all(p); }
+MCP26_INLINE half_vector half_load(const uint16_t *p, int64_t lanes) { return (v8h)v8w_load(p, lanes); }
+MCP26_INLINE v8f half_widened(half_vector v) { return __builtin_convertvector(v, v8f); }
+MCP26_INLINE v8w half_narrowed(half_vector v) { return (v8w)v; }
+MCP26_INLINE half_vector half_rounded(v8f v) { return __builtin_convertvector(v, v8h); }
+#else
+#define HALF_PACKS 0
+typedef v8f half_vector;
+typedef float half_scalar;
+MCP26_INLINE half_vector half_load_all(const uint16_t *p) { return v8f_from_half(v8w_load_all(p)); }
+MCP26_INLINE half_vector half_load(const uint16_t *p, int64_t lanes) { return v8f_from_half(v8w_load(p, lanes)); }
+MCP26_INLINE v8f half_widened(half_vector v) { return v; }
+MCP26_INLINE v8w half_narrowed(half_vector v) { return half_from_v8f(v); }
+MCP26_INLINE half_vector half_rounded(v8f v) { return v8f_from_half(half_from_v8f(v)); }
+#endif
 
 enum {
     HALF_NR = 16,     /* columns of a panel: two registers */
@@ -38,6 +56,19 @@ typedef struct {
 
 #define HALF_UNBOUNDED {-__builtin_inff(), __builtin_inff()}
 
+/* Bounds in registers. */
+typedef struct {
+    half_vector low, high;
+} half_range;
+
+MCP26_INLINE half_range half_range_of(half_bounds bounds) {
+    return (half_range){(half_vector)(half_scalar)bounds.low, (half_vector)(half_scalar)bounds.high};
+}
+
+MCP26_INLINE half_vector half_bounded(half_vector v, half_range range) {
+    return __builtin_elementwise_minimum(__builtin_elementwise_maximum(v, range.low), range.high);
+}
+
 /* Where results go: float32 if `is_wide`, else float16. Sums are bounded first; `is_bounded`: that is all there is to
  * do to them, and there is no epilogue. */
 typedef struct {
@@ -55,13 +86,13 @@ MCP26_INLINE half_result half_result_at(half_result y, int64_t i) {
  *
  *     c[i][j] = bounded(bias[j] + sum over t < taps, k < depth of a[t * HALF_MR + i][k] * B[t * depth + k][j])
  *
- * for i < rows, j < 8 V. Rows of c are ldc elements apart. b is row 0 of B, the bias lies before it. From tile to tile
+ * for i < rows, j < 8 V. Rows of c are ldc elements apart, panels at b and their biases panel_stride. From tile to tile
  * c moves on by its rows and every a by a_step. With `goes_on` sums start from `wide`[rows][8 V] instead of the bias;
  * with `goes_further` they are left there. */
 typedef struct {
     const uint16_t *const *a;
     int64_t taps, depth, a_step;
-    const uint16_t *b;
+    const uint16_t *b, *bias;
     int64_t panel_stride;
     uint16_t *c;
     int64_t ldc, tiles;
@@ -109,6 +140,11 @@ typedef struct {
 } half_packed_task;
 
 __attribute__((visibility("hidden"))) void mcp26_half_packed(int64_t rows, const half_packed_task *task);
+
+/* sums[i][j] = the product of row i and column j of one panel, where each `chain` columns, a multiple of HALF_EIGHT, are
+ * a chain of their own, whose sums are added in order, all of float16. */
+__attribute__((visibility("hidden"))) void mcp26_half_parts(int64_t rows, uint16_t *sums, const uint16_t *packed,
+                                                            int64_t depth, int64_t chain, const uint16_t *b);
 #endif
 
 /* HALF_MR rows of one panel, where columns of A lie as vectors at x + offsets[k]; one block of sums. */
@@ -183,7 +219,7 @@ MCP26_INLINE int64_t half_units(int64_t rows, int64_t columns, int64_t depth) {
 MCP26_INLINE void half_strip(half_product t, half_source source, mcp26_epilogue epilogue, tile_rows cut, int64_t from,
                              int64_t to, int64_t vectors, int64_t columns, int64_t n) {
     half_task task = {.panel_stride = (1 + t.depth) * HALF_NR, .bounds = t.y.bounds};
-    task.b = t.packed + n / HALF_NR * task.panel_stride + HALF_NR;
+    task.bias = t.packed + n / HALF_NR * task.panel_stride, task.b = task.bias + HALF_NR;
     int64_t is_direct = t.y.is_bounded && columns == 8 * vectors, step = is_direct && t.is_run ? to - from : 1;
     for (int64_t i = from; i < to; i += step) {
         uint16_t sums[HALF_SUMS] __attribute__((aligned(64)));

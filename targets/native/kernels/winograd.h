@@ -21,12 +21,17 @@
  * the products of all points, M[T * T][tiles][columns], the transform back and the epilogue: V and M stay in the second
  * cache. UNITS are block x groups of columns; one call transforms its input once for all groups of a block.
  *
- * All transforms work lane by lane, so that results do not depend on the ISA or the split among threads.
+ * FLOAT16 activations: V, U and M are float16 too. The panels of U are those of tile_f16.h, of as many rows behind the
+ * bias as all points have. Transforms are computed in float16 where the processor has such arithmetic, in float32
+ * elsewhere.
+ *
+ * All transforms work lane by lane, so that results do not depend on the split among threads, nor, of float32,
+ * on the ISA.
  */
 #ifndef MCP26_WINOGRAD_H
 #define MCP26_WINOGRAD_H
 
-#include "conv.h"
+#include "conv_f16.h"
 
 enum {
     WINOGRAD_PAIRS = 3,                      /* q at most */
@@ -77,69 +82,21 @@ MCP26_INLINE winograd_constants winograd_constants_of(winograd_shape w) {
     return c;
 }
 
-/* factor * v + sum with one rounding. */
-MCP26_INLINE tile_vector winograd_fma(float factor, tile_vector v, tile_vector sum) {
-    return __builtin_elementwise_fma((tile_vector)factor, v, sum);
-}
-
-/* v[T] = the values at the points whose products with those of three taps are the values of the result: B' d. */
-MCP26_INLINE void winograd_in(int64_t q, const winograd_constants *c, const tile_vector *d, tile_vector *v) {
-    v[0] = d[2 * q], v[2 * q + 1] = d[2 * q + 1];
-    MCP26_UNROLL for (int64_t k = q - 1; k >= 0; k--) {
-        v[0] = winograd_fma(c->outer[k], d[2 * k], v[0]);
-        v[2 * q + 1] = winograd_fma(c->outer[k], d[2 * k + 1], v[2 * q + 1]);
-    }
-    MCP26_UNROLL for (int64_t i = 0; i < q; i++) {
-        tile_vector even = d[2 * q], odd = d[2 * q - 1];
-        MCP26_UNROLL for (int64_t k = q - 2; k >= 0; k--) {
-            even = winograd_fma(c->inner[i][k], d[2 * k + 2], even);
-            odd = winograd_fma(c->inner[i][k], d[2 * k + 1], odd);
-        }
-        v[2 * i + 1] = winograd_fma(c->power[i][1], odd, even);
-        v[2 * i + 2] = winograd_fma(-c->power[i][1], odd, even);
-    }
-}
-
-/* y[m] from the products at the points: A' v. */
-MCP26_INLINE void winograd_out(int64_t q, const winograd_constants *c, const tile_vector *v, tile_vector *y) {
-    tile_vector sum[WINOGRAD_PAIRS], difference[WINOGRAD_PAIRS];
-    MCP26_UNROLL for (int64_t i = 0; i < q; i++) {
-        sum[i] = v[2 * i + 1] + v[2 * i + 2];
-        difference[i] = v[2 * i + 1] - v[2 * i + 2];
-    }
-    y[0] = v[0] + sum[0];
-    y[2 * q - 1] = winograd_fma(c->power[0][2 * q - 1], difference[0], v[2 * q + 1]);
-    MCP26_UNROLL for (int64_t k = 1; k < 2 * q - 1; k++) {
-        y[k] = c->power[0][k] * (k % 2 ? difference[0] : sum[0]);
-    }
-    MCP26_UNROLL for (int64_t i = 1; i < q; i++) {
-        MCP26_UNROLL for (int64_t k = 0; k < 2 * q; k++) {
-            y[k] = winograd_fma(c->power[i][k], k % 2 ? difference[i] : sum[i], y[k]);
-        }
-    }
-}
-
-/* What follows from a shape: tiles down, across and in all, these cut into grains, blocks, groups of columns; floats from
- * one point of V to the next, from one tile of V to the next, from one point of M to the next. */
+/* What follows from a shape: tiles down, across and in all, these cut into grains, blocks, groups of columns; elements
+ * from one point of V to the next, from one tile of V to the next, from one point of M to the next. */
 typedef struct {
     int64_t size, side, down, across, tiles;
     tile_rows grains;
     int64_t blocks, groups, v_point, v_tile, m_point;
 } winograd_plan;
 
-MCP26_INLINE winograd_plan winograd_plan_of(winograd_shape w) {
-    winograd_plan p = {.size = 2 * w.pairs, .side = 2 * w.pairs + 2};
-    p.down = mcp26_ceil_div(w.s.out_h, p.size), p.across = mcp26_ceil_div(w.s.out_w, p.size);
-    p.tiles = w.s.batch * p.down * p.across;
-    int64_t grain = mcp26_min(WINOGRAD_GRAIN, w.block);
-    p.grains = tile_cut(p.tiles, grain);
-    p.blocks = p.tiles == 0 ? 0 : mcp26_ceil_div(p.grains.tiles, w.block / grain);
-    p.groups = mcp26_min(mcp26_ceil_div(w.s.out_c, TILE_WIDTH), mcp26_ceil_div(WINOGRAD_UNITS, mcp26_max(1, p.blocks)));
-    p.v_tile = mcp26_ceil_div(w.s.in_c, TILE_LANES) * TILE_LANES;
-    p.v_point = w.block * p.v_tile + WINOGRAD_LINE;
-    p.m_point = w.block * TILE_WIDTH + WINOGRAD_LINE;
-    return p;
-}
+/* Where one point of a tile lies in V: channel n is at `at` + n * `rows`, runs of channels of packed rows are so many
+ * times their length apart. */
+typedef struct {
+    int64_t at, rows;
+} winograd_place;
+
+/* ---- float32 */
 
 /* The first `lanes` elements, zeros behind them. */
 MCP26_INLINE tile_vector winograd_load(const float *p, int64_t lanes) {
@@ -149,45 +106,6 @@ MCP26_INLINE tile_vector winograd_load(const float *p, int64_t lanes) {
         parts[i] = lanes > 8 * i ? v8f_load(p + 8 * i, lanes - 8 * i) : (v8f)0.0f;
     }
     return tile_load((const float *)parts);
-}
-
-/* Columns `from` ... `to`-1 of a strip [T][columns] of one vector of channels, transformed downwards. The columns of
- * the input that they come from start at x; rows first ... last-1 of it exist. */
-MCP26_INLINE void winograd_columns(winograd_shape w, const winograd_constants *c, const float *x, int64_t lanes,
-                                   int64_t first, int64_t last, tile_vector *strip, int64_t columns, int64_t from,
-                                   int64_t to) {
-    int64_t side = 2 * w.pairs + 2;
-    MCP26_ROLL for (int64_t j = from; j < to; j++) {
-        tile_vector d[WINOGRAD_SIDE], v[WINOGRAD_SIDE];
-        MCP26_UNROLL for (int64_t i = 0; i < side; i++) {
-            d[i] = 0.0f;
-            if (i >= first && i < last) d[i] = winograd_load(x + (i * w.s.in_w + j) * w.s.x_pixel, lanes);
-        }
-        winograd_in(w.pairs, c, d, v);
-        MCP26_UNROLL for (int64_t i = 0; i < side; i++) strip[i * columns + j] = v[i];
-    }
-}
-
-/* How the tiles of a block are cut into rows of products. */
-MCP26_INLINE tile_rows winograd_cut(int64_t tiles, int64_t vectors) {
-    return tile_cut(tiles, vectors == 1 ? TILE_SLIM : MCP26_MR);
-}
-
-/* Where one point of a tile lies in V: channel n is at `at` + n * `rows`, fours of channels are 4 * `rows` apart. */
-typedef struct {
-    int64_t at, rows;
-} winograd_place;
-
-/* That of tile t of a block of so many, each of which takes `v_tile` floats a point. */
-MCP26_INLINE winograd_place winograd_place_of(int64_t tiles, int64_t t, int64_t v_tile) {
-#if TILE_PACKS
-    tile_rows cut = winograd_cut(tiles, TILE_VECTORS);
-    int64_t tall = cut.taller * (cut.low + 1), rows = t < tall ? cut.low + 1 : cut.low, row = t < tall ? t : t - tall;
-    return (winograd_place){(t - row % rows) * v_tile + row % rows * 4, rows};
-#else
-    (void)tiles;
-    return (winograd_place){t * v_tile, 1};
-#endif
 }
 
 MCP26_INLINE void winograd_put(float *to, winograd_place place, tile_vector v) {
@@ -201,81 +119,25 @@ MCP26_INLINE void winograd_put(float *to, winograd_place place, tile_vector v) {
 #endif
 }
 
-/* V of `count` tiles of one row of tiles, whose input starts at (`top`, `left`) of an item at x. */
-MCP26_INLINE void winograd_run_in(winograd_shape w, winograd_plan p, const winograd_constants *c, const float *x,
-                                  int64_t top, int64_t left, int64_t count, tile_vector *strip,
-                                  const winograd_place *places, float *v) {
-    int64_t columns = count * p.size + 2;
-    int64_t first = mcp26_max(0, -top), last = mcp26_min(p.side, w.s.in_h - top);
-    int64_t from = mcp26_min(mcp26_max(0, -left), columns), to = mcp26_max(from, mcp26_min(columns, w.s.in_w - left));
-    for (int64_t i = 0; i < p.side; i++) {
-        for (int64_t j = 0; j < from; j++) strip[i * columns + j] = 0.0f;
-        for (int64_t j = to; j < columns; j++) strip[i * columns + j] = 0.0f;
-    }
-    x += (top * w.s.in_w + left) * w.s.x_pixel;
-    for (int64_t n = 0; n < w.s.in_c; n += TILE_LANES) {
-        int64_t lanes = mcp26_min(TILE_LANES, w.s.in_c - n);
-        if (first == 0 && last == p.side && lanes == TILE_LANES)
-            winograd_columns(w, c, x + n, TILE_LANES, 0, p.side, strip, columns, from, to);
-        else
-            winograd_columns(w, c, x + n, lanes, first, last, strip, columns, from, to);
-        for (int64_t t = 0; t < count; t++) {
-            MCP26_ROLL for (int64_t i = 0; i < p.side; i++) {
-                tile_vector out[WINOGRAD_SIDE];
-                winograd_in(w.pairs, c, strip + i * columns + t * p.size, out);
-                float *to = v + i * p.side * p.v_point + places[t].at + n * places[t].rows;
-                MCP26_UNROLL for (int64_t j = 0; j < p.side; j++) winograd_put(to + j * p.v_point, places[t], out[j]);
-            }
-        }
-    }
+/* How the tiles of a block are cut into rows of products. */
+MCP26_INLINE tile_rows winograd_cut(int64_t tiles, int64_t vectors) {
+    return tile_cut(tiles, vectors == 1 ? TILE_SLIM : MCP26_MR);
 }
 
-/* V of tiles begin ... end-1. */
-MCP26_INLINE void winograd_block_in(winograd_shape w, winograd_plan p, const winograd_constants *c, const float *x,
-                                    int64_t begin, int64_t end, tile_vector *strip, float *v) {
-    for (int64_t t = begin; t < end;) {
-        int64_t column = t % p.across, row = t / p.across % p.down, item = t / p.across / p.down;
-        int64_t count = mcp26_min(mcp26_min(p.across - column, end - t), WINOGRAD_RUN);
-        winograd_place places[WINOGRAD_RUN];
-        for (int64_t i = 0; i < count; i++) places[i] = winograd_place_of(end - begin, t - begin + i, p.v_tile);
-        winograd_run_in(w, p, c, x + item * w.s.in_h * w.s.in_w * w.s.x_pixel, row * p.size - w.s.pad_top,
-                        column * p.size - w.s.pad_left, count, strip, places, v);
-        t += count;
-    }
-}
+typedef struct {
+    float *y;
+    int64_t y_pixel;
+} winograd_result;
 
-/* One pixel of the result at y, channels n ... n + `columns`-1 of one vector. */
-MCP26_INLINE void winograd_store(tile_vector v, float *y, int64_t y_pixel, int64_t pixel, int64_t n, int64_t columns,
+/* One pixel of the result, channels n ... n + `columns`-1 of one vector. */
+MCP26_INLINE void winograd_store(tile_vector v, winograd_result y, int64_t pixel, int64_t n, int64_t columns,
                                  mcp26_epilogue epilogue, const void *const *args) {
     v8f parts[TILE_LANES / 8];
     __builtin_memcpy(parts, &v, sizeof parts);
     MCP26_UNROLL for (int64_t h = 0; h < TILE_LANES / 8; h++) {
         int64_t lanes = mcp26_min(8, columns - 8 * h);
         if (lanes <= 0) break;
-        v8f_store(y + pixel * y_pixel + n + 8 * h, epilogue(parts[h], args, pixel, n + 8 * h, lanes), lanes);
-    }
-}
-
-/* The pixels of a tile, channels n ... n + `columns`-1 of one vector, from the products at m. */
-MCP26_INLINE void winograd_tile_out(winograd_shape w, winograd_plan p, const winograd_constants *c, const float *m,
-                                    int64_t t, int64_t n, int64_t columns, tile_vector *strip, float *y,
-                                    mcp26_epilogue epilogue, const void *const *args) {
-    int64_t left = t % p.across * p.size, top = t / p.across % p.down * p.size, item = t / p.across / p.down;
-    int64_t rows = mcp26_min(p.size, w.s.out_h - top), pixels = mcp26_min(p.size, w.s.out_w - left);
-    MCP26_ROLL for (int64_t j = 0; j < p.side; j++) {
-        tile_vector v[WINOGRAD_SIDE], out[2 * WINOGRAD_PAIRS];
-        MCP26_UNROLL for (int64_t i = 0; i < p.side; i++) v[i] = tile_load(m + (i * p.side + j) * p.m_point);
-        winograd_out(w.pairs, c, v, out);
-        MCP26_UNROLL for (int64_t i = 0; i < p.size; i++) strip[i * p.side + j] = out[i];
-    }
-    MCP26_ROLL for (int64_t i = 0; i < rows; i++) {
-        tile_vector out[2 * WINOGRAD_PAIRS];
-        winograd_out(w.pairs, c, strip + i * p.side, out);
-        int64_t pixel = (item * w.s.out_h + top + i) * w.s.out_w + left;
-        MCP26_UNROLL for (int64_t j = 0; j < p.size; j++) {
-            if (j >= pixels) break;
-            winograd_store(out[j], y, w.s.y_pixel, pixel + j, n, columns, epilogue, args);
-        }
+        v8f_store(y.y + pixel * y.y_pixel + n + 8 * h, epilogue(parts[h], args, pixel, n + 8 * h, lanes), lanes);
     }
 }
 
@@ -299,7 +161,7 @@ MCP26_INLINE void winograd_point_products(tile_rows cut, int64_t vectors, int64_
 }
 
 /* The products of all points with the panels at b, whose points follow one another. */
-MCP26_INLINE void winograd_products(int64_t points, tile_rows cut, int64_t vectors, int64_t depth, int64_t chain,
+MCP26_INLINE void winograd_all_products(int64_t points, tile_rows cut, int64_t vectors, int64_t depth, int64_t chain,
                                     const float *v, int64_t v_point, int64_t v_tile, const float *b,
                                     int64_t panel_stride, float *m, int64_t m_point) {
     for (int64_t i = 0; i < points; i++) {
@@ -308,60 +170,146 @@ MCP26_INLINE void winograd_products(int64_t points, tile_rows cut, int64_t vecto
     }
 }
 
-/* Columns n ... n + `columns`-1, at most TILE_WIDTH, of tiles begin ... end-1. */
-MCP26_INLINE void winograd_strip(winograd_shape w, winograd_plan p, const winograd_constants *c, const float *v,
-                                 const float *u, float *m, int64_t begin, int64_t end, int64_t n, int64_t columns,
-                                 tile_vector *strip, float *y, mcp26_epilogue epilogue, const void *const *args) {
+/* Those of `tiles` tiles and columns n ... n + `columns`-1; gives the vectors across M. */
+MCP26_INLINE int64_t winograd_products(winograd_shape w, winograd_plan p, const float *v, const float *u, float *m,
+                                       int64_t tiles, int64_t n, int64_t columns) {
     int64_t points = p.side * p.side, panel_stride = points * w.s.in_c * MCP26_NR;
     int64_t vectors = columns <= TILE_LANES ? 1 : TILE_VECTORS;
-    winograd_products(points, winograd_cut(end - begin, vectors), vectors, w.s.in_c, w.chain, v, p.v_point, p.v_tile,
-                      u + n / MCP26_NR * panel_stride, panel_stride, m, p.m_point);
-    for (int64_t t = begin; t < end; t++) {
-        const float *from = m + (t - begin) * vectors * TILE_LANES;
-        MCP26_ROLL for (int64_t k = 0; k < columns; k += TILE_LANES) {
-            if (k + TILE_LANES <= columns)
-                winograd_tile_out(w, p, c, from + k, t, n + k, TILE_LANES, strip, y, epilogue, args);
-            else
-                winograd_tile_out(w, p, c, from + k, t, n + k, columns - k, strip, y, epilogue, args);
-        }
-    }
+    winograd_all_products(points, winograd_cut(tiles, vectors), vectors, w.s.in_c, w.chain, v, p.v_point, p.v_tile,
+                          u + n / MCP26_NR * panel_stride, panel_stride, m, p.m_point);
+    return vectors;
 }
 
-MCP26_INLINE int64_t winograd_f32_units(winograd_shape w) {
-    winograd_plan p = winograd_plan_of(w);
-    return p.blocks * p.groups;
-}
+#define WINOGRAD(NAME) winograd_##NAME
+#define WINOGRAD_ELEMENT float
+#define WINOGRAD_VECTOR tile_vector
+#define WINOGRAD_SCALAR float
+#define WINOGRAD_CONSTANTS winograd_constants
+#define WINOGRAD_LANES TILE_LANES
+#define WINOGRAD_WIDTH TILE_WIDTH
+#define WINOGRAD_ROWS MCP26_MR
+#define WINOGRAD_PACKS TILE_PACKS
+#define WINOGRAD_TOGETHER 4
+#define WINOGRAD_RESULT winograd_result
+#include "winograd_tiles.h"
+#undef WINOGRAD
+#undef WINOGRAD_ELEMENT
+#undef WINOGRAD_VECTOR
+#undef WINOGRAD_SCALAR
+#undef WINOGRAD_CONSTANTS
+#undef WINOGRAD_LANES
+#undef WINOGRAD_WIDTH
+#undef WINOGRAD_ROWS
+#undef WINOGRAD_PACKS
+#undef WINOGRAD_TOGETHER
+#undef WINOGRAD_RESULT
 
-/* Floats of scratch of one worker. */
-MCP26_INLINE int64_t winograd_f32_scratch(winograd_shape w) {
-    winograd_plan p = winograd_plan_of(w);
-    int64_t strip = p.side * (WINOGRAD_RUN * p.size + 2) * TILE_LANES;
-    return strip + p.side * p.side * (p.v_point + p.m_point);
-}
-
-/* y = epilogue(x * u). `scratch`: winograd_f32_scratch(w) floats, aligned as a vector. */
+/* y = epilogue(x * u). `scratch`: winograd_scratch(w) bytes, aligned as a vector. */
 MCP26_INLINE void winograd_f32(winograd_shape w, const float *x, const float *u, float *y, mcp26_epilogue epilogue,
-                               const void *const *args, float *scratch, int64_t begin, int64_t end) {
-    winograd_plan p = winograd_plan_of(w);
-    winograd_constants c = winograd_constants_of(w);
-    tile_vector *strip = (tile_vector *)(void *)scratch;
-    float *v = scratch + p.side * (WINOGRAD_RUN * p.size + 2) * TILE_LANES, *m = v + p.side * p.side * p.v_point;
-    int64_t tiles = mcp26_ceil_div(w.s.out_c, TILE_WIDTH), ready = -1;
-    for (int64_t unit = begin; unit < end; unit++) {
-        int64_t block = unit / p.groups, group = unit % p.groups;
-        int64_t first = tile_top(p.grains, block * p.grains.tiles / p.blocks);
-        int64_t last = tile_top(p.grains, (block + 1) * p.grains.tiles / p.blocks);
-        if (block != ready) winograd_block_in(w, p, &c, x, first, last, strip, v);
-        ready = block;
-        int64_t until = mcp26_min(w.s.out_c, (group + 1) * tiles / p.groups * TILE_WIDTH);
-        for (int64_t n = group * tiles / p.groups * TILE_WIDTH; n < until; n += TILE_WIDTH) {
-            int64_t columns = mcp26_min(TILE_WIDTH, w.s.out_c - n);
-            if (columns == TILE_WIDTH)
-                winograd_strip(w, p, &c, v, u, m, first, last, n, TILE_WIDTH, strip, y, epilogue, args);
-            else
-                winograd_strip(w, p, &c, v, u, m, first, last, n, columns, strip, y, epilogue, args);
+                               const void *const *args, void *scratch, int64_t begin, int64_t end) {
+    winograd_run(w, x, u, (winograd_result){y, w.s.y_pixel}, epilogue, args, scratch, begin, end);
+}
+
+/* ---- float16 */
+
+typedef struct {
+    half_scalar outer[WINOGRAD_PAIRS + 1], inner[WINOGRAD_PAIRS][WINOGRAD_PAIRS], power[WINOGRAD_PAIRS][2 * WINOGRAD_PAIRS];
+} winograd_half_constants;
+
+MCP26_INLINE winograd_half_constants winograd_half_constants_of(winograd_shape w) {
+    winograd_constants exact = winograd_constants_of(w);
+    winograd_half_constants c;
+    MCP26_UNROLL for (int64_t i = 0; i <= w.pairs; i++) c.outer[i] = (half_scalar)exact.outer[i];
+    MCP26_UNROLL for (int64_t i = 0; i < w.pairs; i++) {
+        MCP26_UNROLL for (int64_t k = 0; k < w.pairs; k++) c.inner[i][k] = (half_scalar)exact.inner[i][k];
+        MCP26_UNROLL for (int64_t k = 0; k < 2 * w.pairs; k++) c.power[i][k] = (half_scalar)exact.power[i][k];
+    }
+    return c;
+}
+
+MCP26_INLINE half_vector winograd_half_load(const uint16_t *p, int64_t lanes) { return half_load(p, lanes); }
+
+MCP26_INLINE void winograd_half_put(uint16_t *to, winograd_place place, half_vector v) {
+    (void)place;
+    v8w_store_all(to, half_narrowed(v));
+}
+
+/* `product` says where sums go; biases are as far apart as panels. */
+typedef struct {
+    half_product product;
+    const uint16_t *bias;
+    int64_t panel_stride;
+} winograd_half_result;
+
+MCP26_INLINE void winograd_half_store(half_vector v, winograd_half_result y, int64_t pixel, int64_t n,
+                                      int64_t columns, mcp26_epilogue epilogue, const void *const *args) {
+    half_vector sum = v + half_load_all(y.bias + n / HALF_NR * y.panel_stride + n % HALF_NR);
+    half_result to = y.product.y;
+    (void)args;
+    if (to.is_bounded) {
+        v8w bounded = half_narrowed(half_bounded(sum, half_range_of(to.bounds)));
+        v8w_store((uint16_t *)to.to + pixel * y.product.ldc + n, bounded, columns);
+    } else {
+        half_store(y.product, epilogue, half_narrowed(sum), pixel, n, columns);
+    }
+}
+
+/* m[tiles][HALF_NR]. */
+MCP26_INLINE int64_t winograd_half_products(winograd_shape w, winograd_plan p, const uint16_t *v, const uint16_t *u,
+                                            uint16_t *m, int64_t tiles, int64_t n, int64_t columns) {
+    int64_t depth = w.s.in_c, points = p.side * p.side;
+    const uint16_t *b = u + n / HALF_NR * (1 + points * depth) * HALF_NR + HALF_NR;
+    tile_rows cut = tile_cut(tiles, HALF_MR);
+    (void)columns;
+    for (int64_t i = 0; i < points; i++, v += p.v_point, b += depth * HALF_NR, m += p.m_point) {
+        for (int64_t k = 0; k < cut.tiles; k++) {
+            int64_t t = tile_top(cut, k), rows = tile_top(cut, k + 1) - t;
+#if HALF_PACKS
+            mcp26_half_parts(rows, m + t * HALF_NR, v + t * p.v_tile, depth, w.chain, b);
+#else
+            const uint16_t zeros[HALF_NR] = {0}, *a[HALF_MR]; /* some beyond the tile */
+            MCP26_UNROLL for (int64_t r = 0; r < HALF_MR; r++) a[r] = v + (t + r) * p.v_tile;
+            half_task task = {.a = a, .taps = 1, .depth = depth, .b = b, .bias = zeros, .c = m + t * HALF_NR,
+                              .ldc = HALF_NR, .tiles = 1, .bounds = HALF_UNBOUNDED};
+            half_core(rows, HALF_NR / 8, task); /* sums are float32: no chain is too long */
+#endif
         }
     }
+    return HALF_NR / 8;
+}
+
+#define WINOGRAD(NAME) winograd_half_##NAME
+#define WINOGRAD_ELEMENT uint16_t
+#define WINOGRAD_VECTOR half_vector
+#define WINOGRAD_SCALAR half_scalar
+#define WINOGRAD_CONSTANTS winograd_half_constants
+#define WINOGRAD_LANES 8
+#define WINOGRAD_WIDTH HALF_NR
+#define WINOGRAD_ROWS HALF_MR
+#define WINOGRAD_PACKS HALF_PACKS
+#define WINOGRAD_TOGETHER HALF_EIGHT
+#define WINOGRAD_RESULT winograd_half_result
+#include "winograd_tiles.h"
+#undef WINOGRAD
+#undef WINOGRAD_ELEMENT
+#undef WINOGRAD_VECTOR
+#undef WINOGRAD_SCALAR
+#undef WINOGRAD_CONSTANTS
+#undef WINOGRAD_LANES
+#undef WINOGRAD_WIDTH
+#undef WINOGRAD_ROWS
+#undef WINOGRAD_PACKS
+#undef WINOGRAD_TOGETHER
+#undef WINOGRAD_RESULT
+
+/* y = epilogue(x * u), the bias taken from u; in_c is a multiple of HALF_EIGHT. `scratch`: winograd_half_scratch(w)
+ * bytes. */
+MCP26_INLINE void winograd_f16(winograd_shape w, const uint16_t *x, const uint16_t *u, half_result y,
+                               mcp26_epilogue epilogue, const void *const *args, void *scratch, int64_t begin,
+                               int64_t end) {
+    int64_t side = 2 * w.pairs + 2, panel_stride = (1 + side * side * w.s.in_c) * HALF_NR;
+    winograd_half_result result = {{.y = y, .ldc = w.s.y_pixel, .args = args}, u, panel_stride};
+    winograd_half_run(w, x, u, result, epilogue, args, scratch, begin, end);
 }
 
 #endif

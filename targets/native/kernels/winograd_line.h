@@ -103,7 +103,7 @@ MCP26_INLINE void winograd_line_out(winograd_line_shape w, winograd_line_plan p,
     if (p.size < 2 * p.pairs) out[p.size - 1] += v[2 * p.pairs + 1]; /* infinity gives the highest coefficient */
     MCP26_UNROLL for (int64_t j = 0; j < p.size; j++, pixel += p.inner) {
         if (j >= count) break;
-        winograd_store(out[j], y, w.s.y_pixel, pixel, n, columns, epilogue, args);
+        winograd_store(out[j], (winograd_result){y, w.s.y_pixel}, pixel, n, columns, epilogue, args);
     }
 }
 
@@ -112,7 +112,7 @@ MCP26_INLINE void winograd_line_strip(winograd_line_shape w, winograd_line_plan 
                                       const float *v, const float *u, float *m, int64_t begin, int64_t end, int64_t n,
                                       int64_t columns, float *y, mcp26_epilogue epilogue, const void *const *args) {
     int64_t panel_stride = w.side * w.s.in_c * MCP26_NR, vectors = columns <= TILE_LANES ? 1 : TILE_VECTORS;
-    winograd_products(w.side, winograd_cut(end - begin, vectors), vectors, w.s.in_c, w.chain, v, p.v_point, p.v_tile,
+    winograd_all_products(w.side, winograd_cut(end - begin, vectors), vectors, w.s.in_c, w.chain, v, p.v_point, p.v_tile,
                       u + n / MCP26_NR * panel_stride, panel_stride, m, p.m_point);
     for (int64_t t = begin; t < end; t++) {
         const float *from = m + (t - begin) * vectors * TILE_LANES;
@@ -125,7 +125,7 @@ MCP26_INLINE void winograd_line_strip(winograd_line_shape w, winograd_line_plan 
     }
 }
 
-MCP26_INLINE int64_t winograd_line_f32_units(winograd_line_shape w) {
+MCP26_INLINE int64_t winograd_line_units(winograd_line_shape w) {
     winograd_line_plan p = winograd_line_plan_of(w);
     return p.blocks * p.groups;
 }
