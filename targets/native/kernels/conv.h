@@ -43,12 +43,14 @@ MCP26_INLINE void conv_source(const void *left, float *sums, int64_t rows, int64
     int64_t top[TILE_ROWS], side[TILE_ROWS], corner[TILE_ROWS], taps = s.kernel_h * s.kernel_w;
     int64_t column = m % s.out_w, row = m / s.out_w % s.out_h, item = m / s.out_w / s.out_h;
     int64_t reach_h = (s.kernel_h - 1) * s.dilation_h, reach_w = (s.kernel_w - 1) * s.dilation_w, is_inside = 1;
+    int is_unpadded = s.pad_top == 0 && s.pad_left == 0 && (s.out_h - 1) * s.stride_h + reach_h < s.in_h &&
+                      (s.out_w - 1) * s.stride_w + reach_w < s.in_w;
     MCP26_UNROLL for (int64_t i = 0; i < TILE_ROWS; i++) { /* some beyond the tile */
         top[i] = row * s.stride_h - s.pad_top;
         side[i] = column * s.stride_w - s.pad_left;
         corner[i] = ((item * s.in_h + top[i]) * s.in_w + side[i]) * s.x_pixel;
         int is_whole = top[i] >= 0 && top[i] + reach_h < s.in_h && side[i] >= 0 && side[i] + reach_w < s.in_w;
-        is_inside &= i >= rows || is_whole;
+        is_inside &= is_unpadded || i >= rows || is_whole;
         if (++column == s.out_w) {
             column = 0;
             if (++row == s.out_h) row = 0, item++;

@@ -21,6 +21,7 @@
  * TILE_FINISH: rows that go through the epilogue together. TILE_PACKS: whether there are PACKED ROWS.
  * TILE_FETCHED: whether tiles are as wide as a cache line, so that none has touched what the next is going to write.
  * TILE_SPLIT: so many times lower and wider are tiles whose rows would evict one another from the first cache.
+ * TILE_KEPT: floats of an operand that stays in the second cache, half of what such processors have there.
  * TILE_HEIGHTS_V: the cores V registers across. TILE_HALVES: whether some are half a register across, since a processor
  * may take twice as long for a whole one. */
 #if defined(__AVX512F__)
@@ -29,7 +30,7 @@ typedef float tile_vector __attribute__((ext_vector_type(16)));
 #define MCP26_MR 12 /* 24 of 32 registers accumulate */
 #define TILE_HALVES 1
 enum { TILE_LANES = 16, TILE_VECTORS = 2, TILE_SLIM = 12, TILE_LOW = 4, TILE_FEW = 8, TILE_FINISH = 1 };
-enum { TILE_SPLIT = 2, TILE_FETCHED = 1 };
+enum { TILE_SPLIT = 2, TILE_FETCHED = 1, TILE_KEPT = 1 << 17 };
 #define TILE_PACKS 0
 #define TILE_HEIGHTS_1(X) TILE_TO_8(X, 1) X(1, 9) X(1, 10) X(1, 11) X(1, 12)
 #define TILE_HEIGHTS_2(X) TILE_TO_8(X, 2) X(2, 9) X(2, 10) X(2, 11) X(2, 12)
@@ -41,7 +42,7 @@ typedef v8f tile_vector;
 #define MCP26_MR 6 /* 12 of 16 registers accumulate */
 #define TILE_HALVES 0
 enum { TILE_LANES = 8, TILE_VECTORS = 2, TILE_SLIM = 12, TILE_LOW = 3, TILE_FEW = 6, TILE_FINISH = 1 };
-enum { TILE_SPLIT = 1, TILE_FETCHED = 1 };
+enum { TILE_SPLIT = 1, TILE_FETCHED = 1, TILE_KEPT = 1 << 16 };
 #define TILE_PACKS 0
 #define TILE_HEIGHTS_1(X) TILE_TO_8(X, 1) X(1, 9) X(1, 10) X(1, 11) X(1, 12)
 #define TILE_HEIGHTS_2(X) X(2, 1) X(2, 2) X(2, 3) X(2, 4) X(2, 5) X(2, 6)
@@ -53,7 +54,7 @@ typedef v8f tile_vector;
 #define MCP26_MR 8 /* 16 of 32 registers accumulate */
 #define TILE_HALVES 0
 enum { TILE_LANES = 8, TILE_VECTORS = 1, TILE_SLIM = 8, TILE_LOW = 3, TILE_FEW = 8, TILE_FINISH = 4 };
-enum { TILE_SPLIT = 1, TILE_FETCHED = 0 };
+enum { TILE_SPLIT = 1, TILE_FETCHED = 0, TILE_KEPT = 1 << 16 };
 #define TILE_PACKS 1
 #define TILE_HEIGHTS_1(X) TILE_TO_8(X, 1)
 #define TILE_HEIGHTS_2(X) X(2, 1) X(2, 2) X(2, 3)
@@ -78,7 +79,6 @@ enum {
     TILE_PACKED_GROUP = 3 << 15,            /* floats of panels that meet packed rows, at most */
     TILE_BLOCK_WORK = 1 << 18,              /* multiply-adds of a block of rows that may be any */
     TILE_GROUP = 1 << 15,                   /* floats of a group of panels */
-    TILE_KEPT = 1 << 17,                    /* floats of an operand that stays in the second cache */
     TILE_WAY = 1024,                        /* floats of a way of the first cache */
     TILE_LINE = 16,                         /* floats of a cache line */
     TILE_AHEAD = 2 * TILE_LINE              /* floats that four columns of A give time to fetch */
