@@ -141,8 +141,12 @@ def infer_attention(node: Node, context: InferContext) -> list[TensorType]:
 def cost_attention(node: Node) -> Cost:
     """Two products, and a softmax between them."""
     s = attention_sizes(node)
-    scores = dim(s.batch * s.heads * s.rows * s.total)
-    return Cost(dim(scores * (2 * s.depth + 2 * s.width + 20)), traffic(node))
+    return Cost(attention_flops(s, s.rows), traffic(node))
+
+
+def attention_flops(s: AttentionSizes, rows: Dim) -> Dim:
+    """Floating-point operations of so many queries a head."""
+    return dim(s.batch * s.heads * rows * s.total * (2 * s.depth + 2 * s.width + 20))
 
 
 # ---- RotaryEmbedding

@@ -106,7 +106,7 @@ def declare(
 
 
 #: A Sigmoid, where x sigmoid(x) as a whole is one function (SiLU) of half the work.
-SELF_GATE_FLOPS = 6
+SELF_GATE_FLOPS = 14
 
 
 def is_self_gate(node: Node) -> bool:

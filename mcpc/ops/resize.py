@@ -27,7 +27,7 @@ from mcpc.ops.context import (
     type_of,
     vector,
 )
-from mcpc.ops.registry import ACCUMULATED, Cost, OpDef, register, traffic
+from mcpc.ops.registry import ACCUMULATED, Cost, OpDef, moves, register, traffic
 
 MODES = ("nearest", "linear", "cubic")
 COORDINATES = (
@@ -150,15 +150,16 @@ def _check_roi(node: Node, axes: int) -> None:
 
 def cost_resize(node: Node) -> Cost:
     """One multiply-add per tap of every output element; a filter against aliasing has one per input element of its
-    window."""
+    window, copies of the nearest element have none."""
     mode = str(node.attrs.get("mode", "nearest"))
+    if mode == "nearest":
+        return moves(node)
     taps: Dim = 1
-    if mode != "nearest":
-        width = 2 if mode == "linear" else 4
-        for before, after in zip(type_of(node, 0).dims, node.output.type.dims, strict=True):
-            if not same(before, after):
-                is_wider = attribute(node, "antialias", 0) and isinstance(before, int) and isinstance(after, int)
-                taps = dim(taps * (max(width, -(-width * before // max(after, 1))) if is_wider else width))
+    width = 2 if mode == "linear" else 4
+    for before, after in zip(type_of(node, 0).dims, node.output.type.dims, strict=True):
+        if not same(before, after):
+            is_wider = attribute(node, "antialias", 0) and isinstance(before, int) and isinstance(after, int)
+            taps = dim(taps * (max(width, -(-width * before // max(after, 1))) if is_wider else width))
     return Cost(dim(sympy.Integer(2) * product(node.output.type.dims) * taps), traffic(node))
 
 

@@ -9,7 +9,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from mcpc.ir import Dim, DType, Node, TensorType, Value, dim, product
-from mcpc.ops.attention import AttentionSizes, attention_sizes, rotary_sizes
+from mcpc.kernel_class import KernelClass
+from mcpc.ops.attention import AttentionSizes, attention_flops, attention_sizes, rotary_sizes
+from mcpc.ops.context import ceil_div
 
 from ..ctext import indent, literal
 from ..expression import SUFFIXES, Printer, load
@@ -20,6 +22,9 @@ from .registry import ATTENTION, emits
 
 #: As in attention.h.
 ROWS, KEYS, EDGE, FEW, MOST_DEPTH = 96, 256, 32, 4, 2048
+
+#: Queries that take as long as fewer: keys and values are packed as for a tile of so many.
+TILE_ROWS = 6
 
 
 def split_steps(type: TensorType, size: Dim) -> Steps:
@@ -78,6 +83,7 @@ def call(b: KernelBuilder, s: AttentionSizes, score: Score, result: str, fields:
     steps = ", ".join(steps_text(b, each) for each in score.steps) or "{0}"
     across = EDGE if isinstance(s.rows, int) and s.rows > FEW else 4 * EDGE
     depth = s.depth if isinstance(s.depth, int) else MOST_DEPTH
+    b.operations = {KernelClass.ATTENTION: attention_flops(s, dim(ceil_div(s.rows, TILE_ROWS) * TILE_ROWS))}
     b.scratch = 4 * (ROWS * (KEYS + EDGE) + max(KEYS * EDGE, across * depth))
     b.label = "attention"
     b.line(f"const attention_steps steps[] = {{{steps}}};")
