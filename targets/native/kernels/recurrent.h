@@ -53,8 +53,18 @@ MCP26_INLINE void recurrent_turn_f32(int64_t step, int64_t rows, int64_t columns
     int64_t chunks = mcp26_ceil_div(columns, RECURRENT_CHUNK);
     for (int64_t i = 0; i < chunks; i++) {
         int64_t n = (step % 2 ? chunks - 1 - i : i) * RECURRENT_CHUNK;
-        int64_t here = mcp26_min(RECURRENT_CHUNK, columns - n);
-        recurrent_product_f32(rows, here, depth, a, lda, packed + n * depth, NULL, c + n, ldc);
+        int64_t end = mcp26_min(n + RECURRENT_CHUNK, columns);
+        for (int64_t width; n < end; n += width) {
+            int64_t vectors = tile_vectors(rows, end - n, 1);
+            const float *b = packed + n * depth;
+            width = vectors * TILE_LANES;
+            if (TILE_PACKS || n + width > end) { /* the rest, packed or not a whole tile */
+                width = end - n;
+                recurrent_product_f32(rows, width, depth, a, lda, b, NULL, c + n, ldc);
+            } else { /* sums go where they belong at once: of a product so small, anything else takes a part of the time */
+                tile_sum_strip(rows, vectors, a, lda, depth, b, MCP26_NR, depth * MCP26_NR, c + n, ldc, 0);
+            }
+        }
     }
 }
 
