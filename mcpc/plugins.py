@@ -2,7 +2,8 @@
 
 An entry point of group ``mcpc.passes`` names a dict of pass name -> class (see :mod:`mcpc.pipeline`); one of group
 ``mcpc.targets`` a dict of target name -> path of its description (see :mod:`mcpc.target`). Each entry point of group
-``mcpc.families`` names a class, the code generator of that name (see :class:`mcpc.codegen.Family`).
+``mcpc.families`` names a class, the code generator of that name (see :class:`mcpc.codegen.Family`), and the one called
+``builtin`` of group ``mcpc.calibrators`` that which calibrates (see :class:`mcpc.calibrator.Calibrator`).
 """
 
 from __future__ import annotations
@@ -14,12 +15,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mcpc.coefficients import overlaid
-from mcpc.errors import McpcError, TargetError
+from mcpc.errors import CalibrationError, McpcError, TargetError
 from mcpc.pipeline import Pass, PipelineError, suggest
 from mcpc.runtime_api import cpu_has
 from mcpc.target import Target, read_target
 
 if TYPE_CHECKING:
+    from mcpc.calibrator import Calibrator
     from mcpc.codegen import Family
 
 T = TypeVar("T")
@@ -48,6 +50,15 @@ def find_family(name: str) -> Family:
     points = {point.name: point for point in entry_points(group="mcpc.families")}
     family: Family = _load(_find(name, points, "target family"), TargetError, "E303")()
     return family
+
+
+def find_calibrator(name: str = "builtin") -> Calibrator:
+    """What calibrates. Raises :class:`CalibrationError` E400 where there is none of that name, or it fails."""
+    points = {point.name: point for point in entry_points(group="mcpc.calibrators")}
+    if name not in points:
+        raise CalibrationError("E400", f"there is no calibrator {name!r}", hint=suggest(name, points))
+    calibrator: Calibrator = _load(points[name], CalibrationError, "E400")()
+    return calibrator
 
 
 def _find(name: str, known: Mapping[str, T], what: str) -> T:

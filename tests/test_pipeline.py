@@ -12,7 +12,7 @@ import onnx
 import pytest
 
 from mcpc import plugins
-from mcpc.errors import McpcError, ModelError, PassError, TargetError
+from mcpc.errors import CalibrationError, McpcError, ModelError, PassError, TargetError
 from mcpc.ir import DType, Graph, Node, TensorType
 from mcpc.ir_text import format_graph, parse_graph
 from mcpc.pipeline import Pass, PassContext, PipelineError, parse_pipeline, run_pipeline
@@ -250,6 +250,12 @@ def test_the_built_in_passes_and_targets_are_found_through_entry_points() -> Non
 def test_an_unknown_target_is_answered_with_the_nearest() -> None:
     with pytest.raises(TargetError, match=r"E300.*'rock5'.*\nhint: did you mean 'rock5b'"):
         plugins.find_target("rock5")
+
+
+def test_the_built_in_calibrator_is_found_through_its_entry_point() -> None:
+    assert plugins.find_calibrator()
+    with pytest.raises(CalibrationError, match=r"E400.*'bultin'.*\nhint: did you mean 'builtin'"):
+        plugins.find_calibrator("bultin")
 
 
 def test_pipelines_of_all_targets_are_well_formed() -> None:

@@ -1,0 +1,84 @@
+"""Calibration itself: the float network runs on one sample after another, and each tensor is observed."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from onnx import ModelProto, helper
+
+from mcpc.calibrator import Compiler, Progress
+from mcpc.errors import CalibrationError, McpcError
+from mcpc.ir import Graph, Value
+from mcpc.onnx_writer import to_model
+from mcpc.pipeline import suggest
+from mcpc.ranges import Range, RangeTable
+
+from .observers import FAR, OBSERVERS
+from .runner import Runner
+from .samples import Samples
+
+
+def collect(
+    graph: Graph,
+    tensors: Sequence[Value],
+    samples: Samples,
+    method: str,
+    *,
+    compiled: Compiler | None = None,
+    progress: Progress | None = None,
+) -> RangeTable:
+    """The ranges of float ``tensors`` of ``graph``, whose inputs ``samples`` fit, by the observers called ``method``.
+    Memory is that of one sample and of the observers, however many samples there are. ONNX Runtime runs the network, or
+    what ``compiled`` makes of it where that is worth its time. ``progress`` is told the sample's index and their number
+    (0: not known).
+
+    Raises CalibrationError E400: no such method, samples that do not fit or that the network refuses. A tensor without
+    a finite number gets no range; one whose range is far beyond what is usual is told with that.
+    """
+    if method not in OBSERVERS:
+        raise CalibrationError("E400", f"there is no calibration method {method!r}", hint=suggest(method, OBSERVERS))
+    observers = {value.name: OBSERVERS[method]() for value in tensors}
+    inner = [value for value in tensors if value.producer is not None]
+    inputs = [value.name for value in tensors if value.producer is None]
+    count = 0
+    model, names = _with_outputs(graph, inner).SerializeToString(), [value.name for value in inner]
+    with tempfile.TemporaryDirectory() as folder:
+        runner = Runner(model, names, samples.count, compiled, Path(folder))
+        for feeds in samples.each():
+            if progress is not None:
+                progress(f"calibrate with {runner.name}", count, samples.count or 0)
+            try:
+                results = runner.run(feeds) if inner else []  # asked for nothing, a session gives all outputs
+            except McpcError:
+                raise
+            except Exception as error:  # ONNX Runtime's exceptions share no base class
+                raise CalibrationError("E400", f"sample {count} of {samples.origin} does not run: {error}") from error
+            for value, array in zip(inner, results, strict=True):
+                observers[value.name].observe(array)
+            for name in inputs:
+                observers[name].observe(feeds[name])
+            count += 1
+    ranges = {name: Range(*found) for name, observer in observers.items() if (found := observer.range()) is not None}
+    usual = {name: observers[name].usual() for name in ranges}
+    return RangeTable(
+        ranges,
+        method=method,
+        samples=count,
+        data=samples.origin,
+        runner=runner.name,
+        ignored={name: observer.ignored for name, observer in observers.items() if observer.ignored},
+        usual={name: most for name, most in usual.items() if most and ranges[name].magnitude > FAR * most},
+    )
+
+
+def _with_outputs(graph: Graph, tensors: Sequence[Value]) -> ModelProto:
+    model = to_model(graph)
+    known = {output.name for output in model.graph.output}
+    for value in tensors:
+        if value.name not in known:
+            type = helper.np_dtype_to_tensor_dtype(np.dtype(value.dtype.numpy))
+            model.graph.output.append(helper.make_tensor_value_info(value.name, type, None))
+    return model
