@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test check conformance bench clean
+.PHONY: help demo test check conformance bench accuracy clean
 
 help:
 	@echo "make demo         compile a model for this machine, run it, compare it with ONNX Runtime"
@@ -11,6 +11,7 @@ help:
 	@echo "make check        the static checks only: ruff, mypy, import contracts"
 	@echo "make conformance  ONNX's own tests, all of them as AArch64 code too; the figures go to docs/conformance.md"
 	@echo "make bench        time models beside ONNX Runtime and its like; the tables go to bench/results"
+	@echo "make accuracy     what quantised networks lose on real tasks, beside ONNX Runtime's; the table goes to bench/results"
 	@echo "make clean        remove the environment and build folders"
 
 # Editable: changed Python files count at once. The C library is rebuilt when a source of it changes.
@@ -40,6 +41,9 @@ conformance: $(BIN)/.installed
 
 bench: $(BIN)/.installed
 	$(BIN)/python bench/compare.py
+
+accuracy: $(BIN)/.installed
+	$(BIN)/python bench/accuracy.py
 
 clean:
 	rm -rf $(VENV) build dist out .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

@@ -25,7 +25,7 @@ def markdown(document: dict[str, Any]) -> str:
         "Milliseconds, median (least) of all runs; then how many times longer each peer takes, by medians, and the "
         "range over the rounds. Batch 1, all in turns in one run, each in a process of its own.",
         "",
-        *_table(["model", "threads", "mcpc", *(f"{peer} ms | ×" for peer in peers), "fastest peer ×"]),
+        *table_head(["model", "threads", "mcpc", *(f"{peer} ms | ×" for peer in peers), "fastest peer ×"]),
     ]
     for row in document["results"]:
         cells = [row["model"], row["threads"], _milliseconds(row["latency"]["mcpc"])]
@@ -36,7 +36,7 @@ def markdown(document: dict[str, Any]) -> str:
                 cells += [_milliseconds(row["latency"][peer]), f"**{ratio['median']:.2f}** ({span})"]
             else:
                 cells += ["–", "–"]
-        lines.append(_line([*cells, f"{min(each['median'] for each in row['ratio'].values()):.2f}"]))
+        lines.append(table_row([*cells, f"{min(each['median'] for each in row['ratio'].values()):.2f}"]))
     lines += [
         "",
         "## Starts, memory, size, accuracy",
@@ -45,7 +45,7 @@ def markdown(document: dict[str, Any]) -> str:
         "and all, MiB; size of the artifact by that of the weights; largest error against float64 as a part of the "
         "largest output, mcpc's and ONNX Runtime's.",
         "",
-        *_table(
+        *table_head(
             ["model", "threads", *(f"{name} load + first, RSS" for name in names), "size", "error", "errors' ratio"]
         ),
     ]
@@ -63,7 +63,7 @@ def markdown(document: dict[str, Any]) -> str:
             cells += [f"{errors['mcpc']:.1e} / {errors['onnxruntime']:.1e}", ratio]
         else:
             cells += ["–", "–"]
-        lines.append(_line(cells))
+        lines.append(table_row(cells))
     for name, reason in document["failures"].items():
         lines += ["", f"{name} is not measured: {reason}"]
     return "\n".join(lines) + "\n"
@@ -113,12 +113,12 @@ def plot(document: dict[str, Any]) -> str:
     return "\n".join(shapes) + "\n"
 
 
-def _table(heads: Iterable[str]) -> list[str]:
-    head = _line(heads)
+def table_head(heads: Iterable[str]) -> list[str]:
+    head = table_row(heads)
     return [head, "|" + "---|" * (head.count("|") - 1)]
 
 
-def _line(cells: Iterable[Any]) -> str:
+def table_row(cells: Iterable[Any]) -> str:
     return f"| {' | '.join(map(str, cells))} |"
 
 

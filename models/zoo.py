@@ -9,7 +9,7 @@ import sys
 import tempfile
 import tomllib
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -81,13 +81,21 @@ def _fetch(name: str, file: str) -> Path:
     if file and file not in entry.files:
         raise UsageError("E002", f"{name} has no file {file!r}", hint=f"it has: {', '.join(entry.files) or 'none'}")
     wanted = entry.files[file] if file else entry.model
-    if not _cached(name, wanted).exists():
-        siblings = [each for each in (entry.model, *entry.files.values()) if each.package == wanted.package]
-        with tempfile.TemporaryDirectory() as folder:
-            wheel = _download(wanted.package, name, Path(folder))
-            for each in siblings:
-                _keep(_cached(name, each), each, _extract(each, wheel))
-    return _cached(name, wanted)
+    siblings = [each for each in (entry.model, *entry.files.values()) if each.package == wanted.package]
+    return fetch_files(name, [wanted, *siblings])[0]
+
+
+def fetch_files(name: str, files: Sequence[File]) -> list[Path]:
+    """Files that a task of the model needs, in the cache, as :func:`fetch` brings the model itself. Of the files of one
+    wheel the first that is missing brings all."""
+    for file in files:
+        if not _cached(name, file).exists():
+            with tempfile.TemporaryDirectory() as folder:
+                wheel = _download(file.package, name, Path(folder))
+                for each in files:
+                    if each.package == file.package:
+                        _keep(_cached(name, each), each, _extract(each, wheel))
+    return [_cached(name, file) for file in files]
 
 
 def _cached(name: str, file: File) -> Path:

