@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,19 +12,22 @@ from mcpc.errors import CalibrationError
 from mcpc.files import replacing
 
 FORMAT = "mcpc calibration table"
+
+#: The largest float32.
+_LARGEST = float.fromhex("0x1.fffffep127")
 VERSION = 1
 
 
 @dataclass(frozen=True)
 class Range:
-    """The numbers of a tensor that should be told apart."""
+    """The numbers of a float32 tensor that should be told apart."""
 
     low: float
     high: float
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low <= self.high):
-            raise CalibrationError("E400", f"{self.low} to {self.high} is no range")
+        if not -_LARGEST <= self.low <= self.high <= _LARGEST:
+            raise CalibrationError("E400", f"{self.low} to {self.high} is no range of float32 numbers")
 
     @property
     def magnitude(self) -> float:

@@ -13,6 +13,7 @@ from .halve import Halve
 from .integer import Integer
 from .lookup import Lookup
 from .narrow import Narrow
+from .quantize import Quantize
 from .simplify import Simplify
 
 #: Pass name -> class.
@@ -28,6 +29,7 @@ PASSES: dict[str, type[Pass]] = {
         DeadCode,
         Halve,
         Widen,
+        Quantize,
         Integer,
         FuseAttention,
         Fuse,

@@ -67,7 +67,7 @@ def _rewrite(graph: Graph, node: Node, ctx: PassContext) -> None:
     scale = graph.constant(f"{node.output.name}.scale", left.scale * right.scale)
     sums = add(product, left.stored, weights, left.zero, **(node.attrs if node.is_op("Conv") else {}))
     result = add("Mul", add("Cast", sums, to=DType.float32), scale)
-    bias = node.input(2)
+    bias = _bias(graph, node)
     if bias is not None and node.is_op("Conv"):  # in a shape that broadcasts to the result
         ones = right.stored.ndim - 2
         if bias.data is not None:
@@ -79,6 +79,19 @@ def _rewrite(graph: Graph, node: Node, ctx: PassContext) -> None:
     ctx.decide(node, "integer", f"the product of integers takes {right.stored.nbytes} bytes of weights")
     substitute(graph, node.output, result, rename=True)
     remove_dead(graph, [node])
+
+
+def _bias(graph: Graph, node: Node) -> Value | None:
+    """The bias of a Conv or Gemm; one that is constant but for a DequantizeLinear as the constant that it is."""
+    bias = node.input(2)
+    stored = made_by(bias, "DequantizeLinear")
+    if bias is None or stored is None or any(each is None or each.data is None for each in stored.inputs):
+        return bias
+    data, scale, *zero = (each.data for each in stored.inputs if each is not None)
+    assert data is not None and scale is not None
+    if data.ndim != 1 or scale.dtype != np.float32 or any(each is not None and each.any() for each in zero):
+        return bias
+    return graph.constant(bias.name, data.astype(np.float32) * scale)
 
 
 def _left(node: Node) -> _Left | None:
@@ -109,13 +122,32 @@ def _right(node: Node) -> _Right | None:
     middle = 128 if data.dtype == np.uint8 else 0
     if not ((np.zeros((), data.dtype) if zero is None else zero) == middle).all():
         return None
-    is_transposed = node.is_op("Gemm") and bool(node.attrs.get("transB", 0))
-    column = 0 if node.is_op("Conv") or is_transposed else 1
-    if scale.size != 1 and int(dequantize.attrs.get("axis", 1)) % data.ndim != column:
+    if scale.size != 1 and int(dequantize.attrs.get("axis", 1)) % data.ndim != weight_axis(node):
         return None
+    is_transposed = not node.is_op("Conv") and weight_axis(node) == 0
     signed = (data.astype(np.int16) - middle).astype(np.int8)
     scales = scale.reshape(-1, *[1] * (data.ndim - 2)) if scale.size > 1 else scale.reshape(())
     return _Right(np.ascontiguousarray(signed.T) if is_transposed else signed, scales)
+
+
+def has_integer_form(node: Node) -> bool:
+    """Whether this product of floats, of an activation and constant weights, becomes one of integers when both are
+    quantised."""
+    if not node.is_op("MatMul", "Gemm", "Conv"):
+        return False
+    left, right, bias = node.inputs[0], node.inputs[1], node.input(2)
+    if left is None or right is None or left.dtype is not DType.float32 or left.is_constant:
+        return False
+    if right.data is None or right.data.dtype != np.float32 or (bias is not None and bias.data is None):
+        return False
+    if (left.type.rank or 0) < 2 or right.data.ndim not in ((3, 4) if node.is_op("Conv") else (2,)):
+        return False
+    return _is_plain(node)
+
+
+def weight_axis(node: Node) -> int:
+    """The axis of a product's weights that counts columns, or output channels."""
+    return 0 if node.is_op("Conv") or (node.is_op("Gemm") and node.attrs.get("transB", 0)) else 1
 
 
 def _is_plain(node: Node) -> bool:

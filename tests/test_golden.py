@@ -1,7 +1,8 @@
 """The golden files: what passes make of small graphs, as text, and that the numbers stay the same.
 
-A file holds cases, separated by ``// -----`` lines. A case is a pipeline behind ``// RUN:``, a graph, and behind
-``// CHECK`` the graph that is expected; behind ``// DECISIONS``, where the case has that line, what was decided.
+A file holds cases, separated by ``// -----`` lines. A case is a pipeline behind ``// RUN:``, the ranges of tensors
+behind ``// RANGES:`` where passes ask for them (``x -1 3, y 0 1``), a graph, and behind ``// CHECK`` the graph that is
+expected; behind ``// DECISIONS``, where the case has that line, what was decided.
 ``pytest --bless`` rewrites what is expected.
 """
 
@@ -19,6 +20,7 @@ from mcpc import plugins
 from mcpc.graph_check import check_graph
 from mcpc.ir_text import format_graph, parse_graph
 from mcpc.pipeline import Decision, PassContext, parse_pipeline, run_pipeline
+from mcpc.ranges import Range, RangeTable
 
 FOLDER = Path(__file__).parent / "golden"
 SEPARATOR, CHECK, DECISIONS = "// -----\n", "// CHECK\n", "// DECISIONS\n"
@@ -46,6 +48,12 @@ class Case:
         assert match, f"{self.path.name}: a case has no '// RUN:' line"
         return match[1]
 
+    @property
+    def ranges(self) -> RangeTable:
+        match = re.search(r"^// RANGES: (.+)$", self.source, re.MULTILINE)
+        entries = [entry.split() for entry in match[1].split(",")] if match else []
+        return RangeTable({name: Range(float(low), float(high)) for name, low, high in entries})
+
     def text(self) -> str:
         decisions = "" if self.decisions is None else DECISIONS + self.decisions
         return self.source + CHECK + self.graph + decisions
@@ -65,7 +73,7 @@ def run(case: Case) -> Case:
     """The case with what the passes make now as its expectation. ONNX Runtime checks the numbers of every pass."""
     graph = parse_graph(case.source)
     check_graph(graph)
-    ctx = PassContext(verify_passes=True)
+    ctx = PassContext(verify_passes=True, options={"ranges": lambda graph, tensors: case.ranges})
     lowering = {each.name: type(each) for each in plugins.find_family("native").passes(plugins.find_target("aarch64"))}
     result = run_pipeline(graph, parse_pipeline(case.run_line, {**lowering, **plugins.passes()}), ctx)
     decisions = None if case.decisions is None else "".join(map(shown, ctx.decisions))

@@ -289,6 +289,6 @@ def test_another_packages_fault_is_told_as_such(offered: object, message: str, m
 
 def test_another_packages_passes_join_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "mcpc.plugins.entry_points", lambda group: [*entry_points(group=group), FakePoint({"quantize": Quantize})]
+        "mcpc.plugins.entry_points", lambda group: [*entry_points(group=group), FakePoint({"change": Change})]
     )
-    assert plugins._merged("mcpc.passes", PipelineError, "E202")["quantize"] is Quantize
+    assert plugins._merged("mcpc.passes", PipelineError, "E202")["change"] is Change

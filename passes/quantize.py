@@ -1,0 +1,234 @@
+"""Eight-bit integers for what products read and write, stated as pairs of QuantizeLinear and DequantizeLinear.
+
+The graph stays one of floats that ONNX Runtime runs; the pass ``integer`` makes integer operators of it, as it does of
+networks that come quantised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from networkx.utils import UnionFind
+
+from mcpc.errors import CalibrationError
+from mcpc.halves import PRECISION
+from mcpc.ir import DType, Graph, Node, TensorType, Value
+from mcpc.pipeline import Pass, PassContext
+from mcpc.ranges import Range, RangeTable
+
+from .integer import has_integer_form, weight_axis
+
+Array = np.ndarray[Any, Any]
+
+#: Operators whose results are some of their operand's numbers: rounded alike, they stay as they are.
+MOVES = (
+    "Concat", "DepthToSpace", "Expand", "Flatten", "Identity", "MaxPool", "Reshape", "Slice", "SpaceToDepth", "Split",
+    "Squeeze", "Transpose", "Unsqueeze",
+)  # fmt: skip
+
+#: The ranges of functions that have one whatever their operand is.
+FIXED = {"Sigmoid": Range(0.0, 1.0), "HardSigmoid": Range(0.0, 1.0), "Softmax": Range(0.0, 1.0)}
+
+#: The largest integer of a bias.
+_MOST = 2.0**31 - 1
+
+#: The least float32 with all its bits.
+_TINY = float(np.finfo(np.float32).tiny)
+
+
+#: Weights by their value and the axis of their columns: what is read instead, and the steps of the columns.
+Weights = dict[tuple[Value, int], tuple[Value, Array]]
+
+
+@dataclass(frozen=True)
+class Quantize(Pass):
+    """Quantises the operands of Conv, Gemm and MatMul with constant weights: activations by one scale and zero point a
+    tensor, weights by one scale an output channel around 0, biases as int32 by the product of both scales.
+
+    The ranges of activations come from ``ctx.options["ranges"]``, which is called with the graph and the tensors that
+    are asked for, and gives a RangeTable. Tensors of which one is some of another's numbers share a range, that of all.
+    ``dtype`` is uint8 or int8. ``symmetric`` puts zero points in the middle of the type, or at 0 where numbers of uint8
+    have no sign. Raises CalibrationError E400 where there are no ranges, or those of another network.
+
+    Control flow's bodies stay as they are, and so does a product whose activation was never seen with a finite number,
+    or whose weights are not finite; a bias that is too large for its int32 stays float. All of this is recorded, as are
+    ranges of few outliers. The graph's metadata say ``precision: int8``.
+    """
+
+    name: ClassVar[str] = "quantize"
+    tolerance: ClassVar[float | None] = None
+
+    dtype: Literal["uint8", "int8"] = "uint8"
+    symmetric: bool = False
+
+    def __call__(self, graph: Graph, ctx: PassContext) -> Graph:
+        graph.metadata[PRECISION] = "int8"
+        layers = [node for node in graph.nodes if has_integer_form(node) and _is_finite(node, ctx)]
+        groups = _groups([node.inputs[0] for node in layers if node.inputs[0] is not None])
+        table = _ranges(graph, [value for group in groups for value in group if _fixed(value) is None], ctx)
+        scales: dict[Value, Scale] = {}
+        for group in groups:
+            found = [each for value in group if (each := _fixed(value) or table.ranges.get(value.name)) is not None]
+            if found:
+                scale = self.scale(Range(min(each.low for each in found), max(each.high for each in found)))
+                scales.update(dict.fromkeys(group, scale))
+        weights: Weights = {}
+        places = {node: place for place, node in enumerate(graph.nodes)}
+        with graph.edit():
+            for node in layers:
+                assert node.inputs[0] is not None
+                if node.inputs[0] in scales:
+                    _quantize_constants(graph, node, scales[node.inputs[0]], weights, ctx)
+                else:
+                    ctx.decide(node, "keep", f"float32: there is no range of {node.inputs[0].name}")
+            for value, scale in scales.items():
+                _quantize_value(graph, value, scale, min(value.users, key=places.__getitem__))
+        return graph
+
+    def scale(self, range: Range) -> Scale:
+        """Steps that reach both ends of ``range`` and 0, which is one of them."""
+        dtype = DType[self.dtype]
+        low, high = min(range.low, 0.0), max(range.high, 0.0)
+        least, most = (0, 255) if dtype is DType.uint8 else (-128, 127)
+        if self.symmetric and (low < 0 or dtype is DType.int8):
+            return Scale(_step(max(-low, high), 127), 128 + least, dtype)
+        step = _step(high - low, 255)
+        return Scale(step, int(np.clip(least + round(-low / step), least, most)), dtype)
+
+
+@dataclass(frozen=True)
+class Scale:
+    """What the integers of a tensor mean: ``(q - zero) * step``."""
+
+    step: float  # a float32
+    zero: int
+    dtype: DType
+
+
+def _step(extent: float, steps: int) -> float:
+    """One of ``steps`` over ``extent``, as a float32 with all its bits; 1 where there is nothing to cut."""
+    return float(np.float32(max(extent / steps, _TINY))) if extent > 0 else 1.0
+
+
+def _is_finite(node: Node, ctx: PassContext) -> bool:
+    if all(value is None or value.data is None or np.isfinite(value.data).all() for value in node.inputs):
+        return True
+    ctx.decide(node, "keep", "float32: its weights are not finite")
+    return False
+
+
+def _fixed(value: Value) -> Range | None:
+    producer = value.producer
+    return FIXED.get(producer.op) if producer is not None and producer.domain == "" else None
+
+
+def _ranges(graph: Graph, tensors: Sequence[Value], ctx: PassContext) -> RangeTable:
+    if not tensors:
+        return RangeTable({})
+    find = ctx.options.get("ranges")
+    if find is None:
+        raise CalibrationError("E400", "there are no ranges to quantise by", hint="give calib_data or calib_table")
+    table: RangeTable = find(graph, tensors)
+    if table.ranges and not any(value.name in table.ranges for value in tensors):
+        message = f"{table.data} has ranges of none of the {len(tensors)} tensors, {tensors[0].name!r} among them"
+        raise CalibrationError("E400", message, hint="it was made for another network, or before other passes")
+    for value in tensors:
+        if value.name in table.usual and value.name in table.ranges:
+            most, usual = table.ranges[value.name].magnitude, table.usual[value.name]
+            reason = (
+                f"its range reaches {most:g}, and nearly all of it stays below {usual:g}: few steps are left for that"
+            )
+            ctx.decide(
+                value, "outliers", f"{reason}; calib_method percentile leaves outliers out", most=most, usual=usual
+            )
+    return table
+
+
+def _groups(wanted: Sequence[Value]) -> list[list[Value]]:
+    """``wanted`` and the float32 tensors that operators of MOVES make them of, in sets that are quantised alike."""
+    alike: UnionFind = UnionFind()
+    order = dict.fromkeys(wanted)
+    pending = list(order)
+    while pending:
+        value = pending.pop()
+        alike[value]
+        for each in _same_numbers(value):
+            alike.union(value, each)
+            if each not in order:
+                order[each] = None
+                pending.append(each)
+    groups: dict[Value, list[Value]] = {}
+    for value in order:
+        groups.setdefault(alike[value], []).append(value)
+    return list(groups.values())
+
+
+def _same_numbers(value: Value) -> list[Value]:
+    """The operands of what moves ``value`` into its place."""
+    producer = value.producer
+    if producer is None or not producer.is_op(*MOVES):
+        return []
+    operands = [each for each in (producer.inputs if producer.is_op("Concat") else producer.inputs[:1]) if each]
+    return operands if all(not each.is_constant and each.dtype is DType.float32 for each in operands) else []
+
+
+def _quantize_value(graph: Graph, value: Value, scale: Scale, first: Node) -> None:
+    """Let what reads ``value``, its ``first`` reader before all others, read it rounded to the scale; outputs of the
+    graph stay as they are."""
+    step = graph.constant(f"{value.name}.scale", np.array(scale.step, np.float32))
+    zero = graph.constant(f"{value.name}.zero", np.array(scale.zero, scale.dtype.numpy))
+    stored = Value(graph.fresh(f"{value.name}.quantized"), replace(value.type, dtype=scale.dtype))
+    rounded = Value(graph.fresh(f"{value.name}.rounded"), value.type)
+    users = list(dict.fromkeys(value.users))
+    quantize = Node("QuantizeLinear", [value, step, zero], [stored], name=stored.name)
+    graph.insert_before(first, [quantize, Node("DequantizeLinear", [stored, step, zero], [rounded], name=rounded.name)])
+    for user in users:
+        graph.set_inputs(user, [rounded if each is value else each for each in user.inputs])
+
+
+def _quantize_constants(graph: Graph, node: Node, scale: Scale, weights: Weights, ctx: PassContext) -> None:
+    """The weights of a layer, those of an earlier one if they are the same, and its bias where that fits."""
+    weight, bias, axis = node.inputs[1], node.input(2), weight_axis(node)
+    assert weight is not None
+    if (weight, axis) not in weights:
+        weights[weight, axis] = _quantize_weight(graph, node, weight, axis)
+    rounded, steps = weights[weight, axis]
+    inputs = list(node.inputs)
+    inputs[1] = rounded
+    if bias is not None and bias.data is not None:
+        products = steps * np.float32(scale.step)
+        if (whole := _whole(bias.data, products)) is not None:
+            inputs[2] = _dequantized(graph, node, bias, whole, products, 0)
+        else:
+            ctx.decide(bias, "keep", "float32: it is no vector, or too large for int32 at its scale")
+    graph.set_inputs(node, inputs)
+    ctx.decide(node, "int8", f"operands are rounded to steps of {scale.step:g}")
+
+
+def _quantize_weight(graph: Graph, node: Node, weight: Value, axis: int) -> tuple[Value, Array]:
+    assert weight.data is not None
+    others = tuple(each for each in range(weight.data.ndim) if each != axis)
+    largest = np.abs(weight.data).max(axis=others, initial=0.0)
+    steps = np.array([_step(float(each), 127) for each in largest], np.float32)
+    whole = np.clip(np.rint(weight.data / np.expand_dims(steps, others)), -127, 127)
+    return _dequantized(graph, node, weight, whole.astype(np.int8), steps, axis), steps
+
+
+def _whole(bias: Array, steps: Array) -> Array | None:
+    """``bias`` in ``steps``, as int32; None where it is not one number a column, or one is too large."""
+    numbers = bias.astype(np.float64).reshape(-1)
+    if bias.shape[-1:] != steps.shape or numbers.shape != steps.shape or not (steps >= _TINY).all():
+        return None
+    whole = np.rint(numbers / steps)
+    return whole.astype(np.int32) if (np.abs(whole) <= _MOST).all() else None
+
+
+def _dequantized(graph: Graph, node: Node, value: Value, stored: Array, steps: Array, axis: int) -> Value:
+    """``value`` as integers and the steps they count, in front of ``node``."""
+    result = Value(graph.fresh(f"{value.name}.rounded"), TensorType(DType.float32, stored.shape))
+    operands = [graph.constant(f"{value.name}.quantized", stored), graph.constant(f"{value.name}.scale", steps)]
+    graph.insert_before(node, [Node("DequantizeLinear", operands, [result], {"axis": axis}, result.name)])
+    return result
