@@ -4,9 +4,9 @@
                              [--seed 26] [--name accuracy-NAME] [--json]
 
 Tasks and goals are in accuracy_tasks.py, runners in accuracy_runners.py. All get the same samples: some for
-calibration, others for evaluation, of which nobody but the measures knows what is true. "onnxruntime int8 exact" is its
-quantised network as it is written, without optimisations; with them processors that have no VNNI add pairs of products
-with saturation, for which ONNX Runtime advises weights of 7 bits.
+calibration, others for evaluation, of which nobody but the measures knows what is true. ONNX Runtime quantises all
+operators that it can, or just products. "exact" is a quantised network as it is written, without optimisations; with
+them processors that have no VNNI add pairs of products with saturation, for which it advises weights of 7 bits.
 """
 
 from __future__ import annotations
@@ -22,16 +22,13 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from accuracy_runners import REFERENCE, RUNNERS, Work, reference
+from accuracy_runners import METHODS, REFERENCE, RUNNERS, Work, reference
 from accuracy_tasks import PLANS, Task
 from report import table_head, table_row
 
 from mcpc import processor
 
 RESULTS = Path(__file__).parent / "results"
-
-#: Calibration methods that both mcpc and ONNX Runtime have.
-METHODS = ("minmax", "percentile", "entropy")
 
 
 def evaluate(name: str, task: Task, runners: list[str], method: str) -> dict[str, Any]:
@@ -145,7 +142,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tasks", default=",".join(PLANS), help="names separated by commas")
     parser.add_argument("--runners", default=";".join(RUNNERS), help="names separated by semicolons")
-    parser.add_argument("--method", default=METHODS[0], choices=METHODS, help="how calibration finds ranges")
+    parser.add_argument("--method", default="minmax", choices=METHODS, help="how calibration finds ranges")
     parser.add_argument("--seed", type=int, default=26, help="of the samples")
     parser.add_argument("--name", default="accuracy-host", help="stem of the result files")
     parser.add_argument("--output", type=Path, default=RESULTS, help="folder of the result files")

@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import onnx
 import onnxruntime as ort
 from accuracy_tasks import Feeds, Run, Task
+from onnx import numpy_helper, version_converter
 from onnxruntime.quantization import CalibrationDataReader, CalibrationMethod, QuantFormat, QuantType, quantize_static
 from onnxruntime.quantization.shape_inference import quant_pre_process
 
@@ -19,6 +21,16 @@ from mcpc.reference import open_session
 
 #: The float32 network by which all are judged.
 REFERENCE = "onnxruntime fp32"
+
+#: Calibration methods that mcpc and ONNX Runtime have, by mcpc's names.
+METHODS = {
+    "minmax": CalibrationMethod.MinMax,
+    "percentile": CalibrationMethod.Percentile,
+    "entropy": CalibrationMethod.Entropy,
+}
+
+#: Operators that multiply matrices.
+PRODUCTS = ["Conv", "ConvTranspose", "Gemm", "MatMul"]
 
 
 @dataclass
@@ -53,41 +65,57 @@ class _Samples(CalibrationDataReader):
         return next(self._left, None)
 
 
-def quantized(work: Work, reduce_range: bool = False) -> Path:
-    """The network in QDQ form by ONNX Runtime's static quantisation as its manual advises: prepared by folding and
-    fusing, bytes for activations, signed bytes a channel for weights; with ``reduce_range`` these have 7 bits."""
-    path = work.folder / f"quantized{'-7bit' if reduce_range else ''}.onnx"
+def quantized(work: Work, name: str, **options: Any) -> Path:
+    """The network in QDQ form by ONNX Runtime's static quantisation as its manual advises: bytes for activations,
+    signed bytes for weights with a scale a channel. ``options`` are those of quantize_static."""
+    path = work.folder / f"{name}.onnx"
     prepared = work.folder / "prepared.onnx"
     if not prepared.exists():
-        try:
-            quant_pre_process(str(work.task.model), str(prepared), auto_merge=True)
-        except Exception:  # its shape inference knows not all operators, and its exceptions share no base class
-            quant_pre_process(str(work.task.model), str(prepared), skip_symbolic_shape=True)
+        _prepare(work.task.model, prepared)
     if not path.exists():
-        methods = {
-            "minmax": CalibrationMethod.MinMax,
-            "entropy": CalibrationMethod.Entropy,
-            "percentile": CalibrationMethod.Percentile,
-        }
         quantize_static(
             str(prepared),
             str(path),
             _Samples(work.calibration),
             quant_format=QuantFormat.QDQ,
             per_channel=True,
-            reduce_range=reduce_range,
             activation_type=QuantType.QUInt8,
             weight_type=QuantType.QInt8,
-            calibrate_method=methods.get(work.method, CalibrationMethod.MinMax),
+            calibrate_method=METHODS[work.method],
+            **options,
         )
     return path
 
 
-def _optimized(work: Work, reduce_range: bool) -> Run:
+def _prepare(model: Path, path: Path) -> None:
+    """The same network in a form that ONNX Runtime's quantisation takes: an opset that has scales for channels,
+    constants folded, and a bias of one axis for each node (it names copies of shared ones by a digit at the end, which
+    may be the name of another tensor)."""
+    graph = onnx.load(model)
+    if graph.opset_import[0].version < 13:
+        graph = version_converter.convert_version(graph, 17)
+    try:
+        quant_pre_process(graph, str(path), auto_merge=True)
+    except Exception:  # its shape inference knows not all operators, and its exceptions share no base class
+        quant_pre_process(graph, str(path), skip_symbolic_shape=True)
+    graph = onnx.load(path)
+    constants = {tensor.name: tensor for tensor in graph.graph.initializer}
+    for index, node in enumerate(graph.graph.node):
+        if node.op_type in ("Conv", "ConvTranspose", "Gemm") and len(node.input) == 3 and node.input[2] in constants:
+            bias = numpy_helper.to_array(constants[node.input[2]])
+            if bias.size == max(bias.shape, default=1):
+                node.input[2] = f"bias_of_node_{index}"
+                graph.graph.initializer.append(numpy_helper.from_array(bias.reshape(-1), node.input[2]))
+    used = {name for node in graph.graph.node for name in node.input}
+    for tensor in [each for each in graph.graph.initializer if each.name not in used]:
+        graph.graph.initializer.remove(tensor)
+    onnx.save(graph, path)
+
+
+def _optimized(model: Path) -> Run:
     options = ort.SessionOptions()
     options.log_severity_level = 4
-    model = str(quantized(work, reduce_range))
-    return _runner(ort.InferenceSession(model, options, providers=["CPUExecutionProvider"]))
+    return _runner(ort.InferenceSession(str(model), options, providers=["CPUExecutionProvider"]))
 
 
 # ---- mcpc
@@ -113,8 +141,11 @@ RUNNERS: dict[str, Callable[[Work], Run]] = {
     REFERENCE: lambda work: reference(work.task.model),
     "mcpc fp32": lambda work: _compiled(work, work.task.model, "fp32"),
     "mcpc int8": _int8,
-    "onnxruntime int8 exact": lambda work: reference(quantized(work)),
-    "onnxruntime int8": lambda work: _optimized(work, False),
-    "onnxruntime int8, 7-bit weights": lambda work: _optimized(work, True),
-    "mcpc of onnxruntime's QDQ": lambda work: _compiled(work, quantized(work), "qdq"),
+    "onnxruntime int8, exact": lambda work: reference(quantized(work, "all")),
+    "onnxruntime int8": lambda work: _optimized(quantized(work, "all")),
+    "onnxruntime int8, 7-bit weights": lambda work: _optimized(quantized(work, "7bit", reduce_range=True)),
+    "onnxruntime int8 products, exact": lambda work: reference(
+        quantized(work, "products", op_types_to_quantize=PRODUCTS)
+    ),
+    "mcpc of onnxruntime's QDQ": lambda work: _compiled(work, quantized(work, "all"), "qdq"),
 }

@@ -99,8 +99,8 @@ def ocr_rec(rng: np.random.Generator, calibration: int, evaluation: int) -> Task
 
 
 def ocr_det(rng: np.random.Generator, calibration: int, evaluation: int) -> Task:
-    """The lines of printed pages are found, ten a page."""
-    pages = accuracy_data.printed_pages(rng, calibration + evaluation, lines=10)
+    """The lines of printed pages are found, 16 a page."""
+    pages = accuracy_data.printed_pages(rng, calibration + evaluation, lines=16)
     samples = [{"x": ocr.detection_input(image)} for image, _ in pages]
     truth = [boxes for _, boxes in pages[calibration:]]
     height, width = pages[0][0].shape[:2]
@@ -208,7 +208,7 @@ class Plan:
 PLANS = {
     "magika": Plan(magika, 100, 600),
     "ocr-rec": Plan(ocr_rec, 64, 320),
-    "ocr-det": Plan(ocr_det, 12, 32),
+    "ocr-det": Plan(ocr_det, 8, 20),
     "basic-pitch": Plan(basic_pitch, 32, 64),
     "silero-vad": Plan(silero_vad, 4, 20),
     "digits": Plan(digits_task, 128, 450),

@@ -195,13 +195,13 @@ def test_runners_are_scored_and_those_that_fail_are_named(monkeypatch: pytest.Mo
 
     monkeypatch.setitem(RUNNERS, "fails", fails)
     monkeypatch.setitem(RUNNERS, "forgets", forgets)
-    runners = ["fails", "forgets", "onnxruntime int8 exact"]
+    runners = ["fails", "forgets", "onnxruntime int8, exact"]
     task = accuracy.evaluate("digits", small_task("digits"), runners, "minmax")
     assert task["unable"] == {"fails": "no such thing"}
     right, same = task["measures"]
     assert right["scores"][REFERENCE] > 90 and same["scores"][REFERENCE] == 100
     assert right["scores"]["forgets"] < 30 and right["missed"] == ["forgets"] and same["missed"] == []
-    assert same["scores"]["onnxruntime int8 exact"] >= 90
+    assert same["scores"]["onnxruntime int8, exact"] >= 90
     document = {
         "command": "c", "machine": {"processor": "p"}, "versions": {"onnxruntime": "1"}, "tasks": {"digits": task},
         "runners": [REFERENCE, *runners],
