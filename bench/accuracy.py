@@ -37,6 +37,7 @@ def evaluate(name: str, task: Task, runners: list[str], method: str) -> dict[str
     scores: dict[str, dict[str, float]] = {measure.name: {} for measure in task.measures}
     unable: dict[str, str] = {}
     seconds: dict[str, float] = {}
+    products: dict[str, dict[str, int]] = {}
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         judge = reference(task.model)
         say("calibration")
@@ -46,9 +47,9 @@ def evaluate(name: str, task: Task, runners: list[str], method: str) -> dict[str
             began = time.perf_counter()
             say(f"{runner}: prepare")
             try:
-                run = RUNNERS[runner](work)
+                network = RUNNERS[runner](work)
                 answers = []
-                for answer in task.answers(run):
+                for answer in task.answers(network.run):
                     answers.append(answer)
                     say(f"{runner}: {len(answers)} of {len(task.evaluation)}")
             except Exception as error:  # a runner that fails must not end the others; ONNX Runtime's share no base
@@ -56,10 +57,12 @@ def evaluate(name: str, task: Task, runners: list[str], method: str) -> dict[str
                 say.line(f"{runner}: {unable[runner]}")
                 continue
             seconds[runner] = round(time.perf_counter() - began, 1)
+            products[runner] = {"all": network.products, "integer": network.integers}
             wanted = wanted or answers
             for measure in task.measures:
                 scores[measure.name][runner] = round(measure.score(answers, wanted), 4)
             told = ", ".join(f"{measure} {each[runner]:.2f}" for measure, each in scores.items())
+            told += f", {network.integers} of {network.products} products of integers"
             say.line(f"{runner}: {told} ({seconds[runner]} s)")
     return {
         "calibration": len(work.calibration),
@@ -79,6 +82,7 @@ def evaluate(name: str, task: Task, runners: list[str], method: str) -> dict[str
             }
             for measure in task.measures
         ],
+        "products": products,
         "unable": unable,
         "seconds": seconds,
     }
@@ -109,7 +113,8 @@ def markdown(document: dict[str, Any]) -> str:
         "",
         f"`{document['command']}`; {versions}.",
         "",
-        "Percent; in brackets the difference from float32 in points. ✗: the goal is missed. "
+        "Percent; in brackets the difference from float32 in points. ✗: the goal is missed. What multiplies matrices "
+        "of floats keeps float32's accuracy: the last row of a task says how many products are of integers. "
         "[accuracy.py](../accuracy.py) says what the runners are, [accuracy_tasks.py](../accuracy_tasks.py) the tasks.",
         "",
         *table_head(["task", "samples", "measure", "goal", *runners]),
@@ -119,6 +124,9 @@ def markdown(document: dict[str, Any]) -> str:
         for measure in task["measures"]:
             cells = [name, samples, measure["name"], measure["goal"] or "–"]
             lines.append(table_row([*cells, *(_score(measure, runner) for runner in runners)]))
+        counts = (task["products"].get(runner) for runner in runners)
+        cells = [name, "", "products of integers", "–"]
+        lines.append(table_row([*cells, *(f"{each['integer']} of {each['all']}" if each else "–" for each in counts)]))
     reasons: dict[tuple[str, str], list[str]] = {}
     for name, task in document["tasks"].items():
         for runner, reason in task["unable"].items():

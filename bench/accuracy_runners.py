@@ -29,8 +29,20 @@ METHODS = {
     "entropy": CalibrationMethod.Entropy,
 }
 
-#: Operators that multiply matrices.
-PRODUCTS = ["Conv", "ConvTranspose", "Gemm", "MatMul"]
+#: Operators that multiply matrices: those that ONNX Runtime quantises, those that stay floats, those that mcpc makes of
+#: the ones that are quantised, and how many products each stands for.
+QUANTIZABLE = ("Conv", "ConvTranspose", "Gemm", "MatMul")
+FLOATS = {**dict.fromkeys((*QUANTIZABLE, "LSTM", "GRU", "RNN"), 1), "Attention": 2}
+INTEGERS = {"ConvInteger": 1, "MatMulInteger": 1}
+
+
+@dataclass(frozen=True)
+class Network:
+    """What a runner has made: of its ``products`` of matrices ``integers`` are of integers."""
+
+    run: Run
+    products: int
+    integers: int
 
 
 @dataclass
@@ -55,6 +67,18 @@ def _runner(session: Any) -> Run:
 
 
 # ---- ONNX Runtime
+
+
+def _network(model: Path, run: Run) -> Network:
+    graph = onnx.load(model).graph
+    rounded = {node.output[0] for node in graph.node if node.op_type == "DequantizeLinear"}
+    products = [node for node in graph.node if node.op_type in FLOATS]
+    integers = [node for node in products if node.op_type in QUANTIZABLE and rounded.issuperset(node.input[:2])]
+    return Network(run, len(products), len(integers))
+
+
+def _exact(model: Path) -> Network:
+    return _network(model, reference(model))
 
 
 class _Samples(CalibrationDataReader):
@@ -112,23 +136,25 @@ def _prepare(model: Path, path: Path) -> None:
     onnx.save(graph, path)
 
 
-def _optimized(model: Path) -> Run:
+def _optimized(model: Path) -> Network:
     options = ort.SessionOptions()
     options.log_severity_level = 4
-    return _runner(ort.InferenceSession(str(model), options, providers=["CPUExecutionProvider"]))
+    return _network(model, _runner(ort.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])))
 
 
 # ---- mcpc
 
 
-def _compiled(work: Work, model: Path, name: str, **options: Any) -> Run:
+def _compiled(work: Work, model: Path, name: str, **options: Any) -> Network:
     artifact = mcpc.compile(
         model, "host", work.folder / f"{name}.mcp26bin", input_shapes=work.task.open_sizes, golden=0, **options
     )
-    return _runner(work.stack.enter_context(mcpc.load(artifact)))
+    parts = [part for step in mcpc.inspect(artifact)["steps"] for part in step["op"].split("+")]
+    floats, integers = (sum(kinds.get(part, 0) for part in parts) for kinds in (FLOATS, INTEGERS))
+    return Network(_runner(work.stack.enter_context(mcpc.load(artifact))), floats + integers, integers)
 
 
-def _int8(work: Work) -> Run:
+def _int8(work: Work) -> Network:
     if "calib_data" not in inspect.signature(mcpc.compile).parameters:
         raise NotImplementedError("this mcpc has no calibration: mcpc.compile takes no calib_data")
     return _compiled(
@@ -137,15 +163,15 @@ def _int8(work: Work) -> Run:
 
 
 #: All in the order of the table. Each raises what stops it.
-RUNNERS: dict[str, Callable[[Work], Run]] = {
-    REFERENCE: lambda work: reference(work.task.model),
+RUNNERS: dict[str, Callable[[Work], Network]] = {
+    REFERENCE: lambda work: _exact(work.task.model),
     "mcpc fp32": lambda work: _compiled(work, work.task.model, "fp32"),
     "mcpc int8": _int8,
-    "onnxruntime int8, exact": lambda work: reference(quantized(work, "all")),
+    "onnxruntime int8, exact": lambda work: _exact(quantized(work, "all")),
     "onnxruntime int8": lambda work: _optimized(quantized(work, "all")),
     "onnxruntime int8, 7-bit weights": lambda work: _optimized(quantized(work, "7bit", reduce_range=True)),
-    "onnxruntime int8 products, exact": lambda work: reference(
-        quantized(work, "products", op_types_to_quantize=PRODUCTS)
+    "onnxruntime int8 products, exact": lambda work: _exact(
+        quantized(work, "products", op_types_to_quantize=list(QUANTIZABLE))
     ),
     "mcpc of onnxruntime's QDQ": lambda work: _compiled(work, quantized(work, "all"), "qdq"),
 }

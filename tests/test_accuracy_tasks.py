@@ -10,11 +10,10 @@ from typing import Any
 import accuracy
 import accuracy_data
 import accuracy_scores as scores
-import accuracy_tasks
 import numpy as np
 import onnx
 import pytest
-from accuracy_runners import REFERENCE, RUNNERS, reference
+from accuracy_runners import REFERENCE, RUNNERS, Network, reference
 from accuracy_scores import Measure
 from accuracy_tasks import PLANS, Feeds, Task
 
@@ -189,9 +188,9 @@ def test_runners_are_scored_and_those_that_fail_are_named(monkeypatch: pytest.Mo
     def fails(work: object) -> None:
         raise RuntimeError("no such thing\nand more")
 
-    def forgets(work: Any) -> accuracy_tasks.Run:
+    def forgets(work: Any) -> Network:
         run = reference(work.task.model)
-        return lambda feeds: {name: np.roll(array, 1, -1) for name, array in run(feeds).items()}
+        return Network(lambda feeds: {name: np.roll(array, 1, -1) for name, array in run(feeds).items()}, 3, 1)
 
     monkeypatch.setitem(RUNNERS, "fails", fails)
     monkeypatch.setitem(RUNNERS, "forgets", forgets)
@@ -202,6 +201,8 @@ def test_runners_are_scored_and_those_that_fail_are_named(monkeypatch: pytest.Mo
     assert right["scores"][REFERENCE] > 90 and same["scores"][REFERENCE] == 100
     assert right["scores"]["forgets"] < 30 and right["missed"] == ["forgets"] and same["missed"] == []
     assert same["scores"]["onnxruntime int8, exact"] >= 90
+    counts = {runner: (each["integer"], each["all"]) for runner, each in task["products"].items()}
+    assert counts == {REFERENCE: (0, 3), "forgets": (1, 3), "onnxruntime int8, exact": (3, 3)}
     document = {
         "command": "c", "machine": {"processor": "p"}, "versions": {"onnxruntime": "1"}, "tasks": {"digits": task},
         "runners": [REFERENCE, *runners],
