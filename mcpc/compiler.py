@@ -15,11 +15,9 @@ from mcpc.files import require_writable
 from mcpc.golden_cases import default_case, golden_cases
 from mcpc.metadata import add_defaults, metadata
 from mcpc.pipeline import Pass, PassContext, parse_pipeline, run_pipeline
+from mcpc.precision import PRECISIONS, Ranges, judged, rounded
 from mcpc.size_options import Bound, Shape
 from mcpc.tuning import measured_times, require_host
-
-#: What ``precision`` may be.
-PRECISIONS = ("fp32", "fp16")
 
 #: What ``winograd`` may be: chosen by cost, or left out.
 WINOGRAD = ("auto", "off")
@@ -44,22 +42,28 @@ def compile(
     jobs: int | None = None,
     progress: Callable[[str, int, int], None] | None = None,
     finish: Sequence[Pass] = (),
+    calib_data: Any = None,
+    calib_method: str = "minmax",
+    calib_table: Path | str | None = None,
 ) -> Path:
     """Compile ``model`` (a path, or an ONNX file's bytes) for ``target`` into one file and return its path.
 
     ``output`` defaults to the model's name in the current folder. ``input_shapes`` fixes the shapes of inputs (None: a
     size stays open), ``dims`` fixes symbolic sizes or bounds them: ``{"N": 4, "W": (32, 2048)}``. ``freeze_defaults``
     makes constants of the initializers that the model also lists as inputs, for callers to override. ``precision``
-    is one of :data:`PRECISIONS`, the target's where it is None: "fp16" stores weights as float16 and lets targets that
-    compute in float16 do so; inputs and outputs stay as they are. ``winograd`` "off" leaves out convolution kernels
-    that store more numbers than the model has weights and round a little more.
-    ``tune`` measures on this machine, which has to be the target, the kernels that there are to choose between.
-    ``passes`` is pipeline text that replaces the target's. ``verify_passes`` compares with ONNX Runtime after each
-    pass. ``emit`` is a folder that keeps the graph after each pass and the generated C. ``golden`` cases are embedded
-    for the self-test: that many on sampled inputs, or one for each of the given inputs (arrays by name); None: one,
-    where the model runs on sampled inputs (sizes and indices may have to fit in ways that no shape shows). ``sign``
-    is a PEM file with an Ed25519 private key. ``jobs`` limits compiler processes. ``progress`` is called with what
-    is being done, its index and the number of stages. ``finish`` are passes that run behind the target's own.
+    is one of :data:`PRECISIONS`, the target's where it is None; inputs and outputs stay as they are. "fp16" stores
+    weights as float16 and lets targets that compute in float16 do so. "int8" has products of 8-bit integers
+    (passes/quantize.py): ``calib_data`` (calib/samples.py) give the ranges of tensors by ``calib_method``
+    (calib/observers.py), and ``calib_table`` is the file that these go to, or come from where there are no data; the
+    self-test is that of the network so quantised. ``winograd`` "off" leaves out convolution kernels that store more
+    numbers than the model has weights and round a little more. ``tune`` measures on this machine, which has to be the
+    target, the kernels that there are to choose between. ``passes`` is pipeline text that replaces the target's.
+    ``verify_passes`` compares with ONNX Runtime after each pass. ``emit`` is a folder that keeps the graph after each
+    pass and the generated C. ``golden`` cases are embedded for the self-test: that many on sampled inputs, or one for
+    each of the given inputs (arrays by name); None: one, where the model runs on sampled inputs (sizes and indices may
+    have to fit in ways that no shape shows). ``sign`` is a PEM file with an Ed25519 private key. ``jobs`` limits
+    compiler processes. ``progress`` is called with what is being done, its index and the number of stages. ``finish``
+    are passes that run behind the target's own.
 
     Raises :class:`mcpc.errors.McpcError`; all problems of a model come together. A file at ``output`` is replaced only
     when all went well.
@@ -74,9 +78,14 @@ def compile(
     output = _output_path(model, output)
     require_writable(output)
     family = plugins.find_family(description.family)
+    available = plugins.passes()
+    series = parse_pipeline(passes if passes is not None else description.pipeline, available)
+    series = rounded(series, precision or description.precision, available)
+    ranges = Ranges(calib_data, calib_method, calib_table, progress)
+    ranges.check(series)
     ctx = PassContext(
         target=description,
-        options={"winograd": winograd},
+        options={"winograd": winograd, "ranges": ranges},
         emit=Path(emit) if emit is not None else None,
         verify_passes=verify_passes,
         progress=progress,
@@ -90,31 +99,19 @@ def compile(
     if problems.errors:  # what the target lacks is told now, not at the next try
         problems.errors.extend(family.declined(graph))
     problems.raise_if_any()
-    original = onnx_writer.to_model(graph).SerializeToString() if golden != 0 else b""
-    available = plugins.passes()
-    series = parse_pipeline(passes if passes is not None else description.pipeline, available)
-    if (precision or description.precision) == "fp16":
-        series = halved(series, available)
-    graph = run_pipeline(graph, [*series, *family.passes(description), *finish], ctx)
+    first, rest = judged(series)
+    graph = run_pipeline(graph, first, ctx) if first else graph
+    reference = onnx_writer.to_model(graph).SerializeToString() if golden != 0 else b""
+    graph = run_pipeline(graph, [*rest, *family.passes(description), *finish], ctx)
     if tune:
         ctx.options = {**ctx.options, "times": measured_times(graph, description, family, jobs)}
     build = family.build(graph, description, ctx, jobs)
-    cases = default_case(graph, original, ctx) if golden is None else golden_cases(graph, original, golden)
+    cases = default_case(graph, reference, ctx) if golden is None else golden_cases(graph, reference, golden)
     meta = metadata(graph, description, build, ctx)
     meta.defaults = add_defaults(graph, build.shards)
     contents = Contents(meta, build.code, build.shards, cases)
     write_artifact(output, contents, sign_key=Path(sign) if sign is not None else None)
     return output
-
-
-def halved(series: Sequence[Pass], available: Mapping[str, type[Pass]]) -> list[Pass]:
-    """``series`` with the pass that rounds weights to float16, before the one that looks at them; where there is
-    none, at the end. A series that halves by itself stays as it is."""
-    names = [each.name for each in series]
-    if "halve" in names:
-        return list(series)
-    at = names.index("widen") if "widen" in names else len(names)
-    return [*series[:at], available["halve"](), *series[at:]]
 
 
 def _output_path(model: Path | str | bytes, output: Path | str | None) -> Path:

@@ -1,0 +1,185 @@
+"""``precision="int8"``: how right, the same on which processors, from which ranges, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import mcpc
+from mcpc.errors import CalibrationError, McpcError, UsageError
+from mcpc.golden import Golden
+from mcpc.ir import OPSET
+from mcpc.models import digits
+from mcpc.models.digits import MODEL
+from mcpc.verification import compare, reference, selftest, verify
+
+from .conftest import DeviceRun
+
+Array = np.ndarray[Any, Any]
+
+IMAGES, LABELS = digits.held_out()
+SAMPLES = [{"image": image[None]} for image in IMAGES[:50]]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("int8")
+
+
+@pytest.fixture(scope="module")
+def artifact(folder: Path) -> Path:
+    """digits by 50 images. ``steps`` beside it has the states of its graph, ``table.json`` the ranges."""
+    return mcpc.compile(
+        MODEL, "host", folder / "digits", precision="int8", calib_data=SAMPLES, calib_table=folder / "table.json",
+        emit=folder / "steps",
+    )  # fmt: skip
+
+
+def quantised(folder: Path) -> Path:
+    """The state of the graph that the artifact is judged by."""
+    (path,) = (folder / "steps").glob("*-quantize.onnx")
+    return path
+
+
+# ---- results
+
+
+def test_digits_are_read_as_well_as_by_floats(artifact: Path) -> None:
+    with mcpc.load(artifact) as session:
+        guesses = [int(session.run(None, {"image": image[None]})[0].argmax()) for image in IMAGES[50:]]
+    assert np.mean(np.array(guesses) == LABELS[50:]) >= 0.97
+    document = mcpc.inspect(artifact)
+    assert document["provenance"]["precision"] == "int8"
+    actions = {each["subject"]: each["action"] for each in document["decisions"] if each["pass"] == "integer"}
+    assert actions == {"conv2": "integer", "fc": "integer"}  # conv1 has one channel
+
+
+def test_the_quantised_graph_is_the_judge(artifact: Path, folder: Path) -> None:
+    assert all(each.matches for each in selftest(artifact))
+    for seed in range(3):
+        assert all(each.matches for each in verify(artifact, quantised(folder), seed=seed))
+    with mcpc.load(artifact) as session:
+        for feeds in SAMPLES[:10]:
+            (want,) = reference(quantised(folder), feeds, ["probabilities"])
+            assert compare("probabilities", session.run(None, feeds)[0], want, atol=1e-3).matches
+    assert not all(each.matches for each in verify(artifact, MODEL))
+
+
+@pytest.mark.parametrize("target", ["aarch64", "rock5b"])
+def test_selftest_on_aarch64(folder: Path, target: str, run_on_aarch64: DeviceRun) -> None:
+    path = mcpc.compile(MODEL, target, folder / target, precision="int8", calib_data=SAMPLES)
+    done = run_on_aarch64(path, "--selftest", "--threads", "2")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def layers() -> bytes:
+    """Two products of any number of rows, with a bias, and what bounds the first."""
+    rng = np.random.default_rng(1)
+    arrays = {"w": (64, 96), "b": (96,), "v": (96, 32)}
+    constants = [numpy_helper.from_array(rng.standard_normal(s).astype(np.float32), name) for name, s in arrays.items()]
+    nodes = [
+        helper.make_node("Gemm", ["x", "w", "b"], ["a"], "first"),
+        helper.make_node("Relu", ["a"], ["r"]),
+        helper.make_node("MatMul", ["r", "v"], ["y"], "second"),
+    ]
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 64])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 32])
+    graph = helper.make_graph(nodes, "layers", [x], [y], constants)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=12)
+    return bytes(model.SerializeToString())
+
+
+def rows(count: int) -> list[Mapping[str, Array]]:
+    return [{"x": np.random.default_rng(seed).standard_normal((7, 64), np.float32)} for seed in range(count)]
+
+
+def test_the_same_bits_on_both_processors(
+    tmp_path: Path, run_on_aarch64: DeviceRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sums of integers are exact, and what is done with them is one operation after another."""
+    data = rows(4)
+    with mcpc.load(mcpc.compile(layers(), "host", tmp_path / "host", precision="int8", calib_data=data)) as session:
+        cases = [Golden([feeds["x"]], session.run(None, feeds), rtol=0.0, atol=0.0) for feeds in data]
+    monkeypatch.setattr("mcpc.compiler.golden_cases", lambda *given: cases)
+    for target in ("aarch64", "rock5b"):
+        path = mcpc.compile(layers(), target, tmp_path / target, precision="int8", calib_data=data, golden=1)
+        done = run_on_aarch64(path, "--selftest")
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+# ---- ranges
+
+
+def test_the_same_table_gives_the_same_bytes(artifact: Path, folder: Path) -> None:
+    again = mcpc.compile(MODEL, "host", folder / "again", precision="int8", calib_table=folder / "table.json")
+    assert again.read_bytes() == artifact.read_bytes()
+
+
+def test_a_table_can_be_edited(artifact: Path, folder: Path) -> None:
+    document = json.loads((folder / "table.json").read_text())
+    assert document["samples"] == 50 and set(document["tensors"]) >= {"relu1", "relu2"}
+    document["tensors"]["relu1"]["high"] = 255.0
+    (folder / "edited.json").write_text(json.dumps(document))
+    path = mcpc.compile(MODEL, "host", folder / "edited", precision="int8", calib_table=folder / "edited.json")
+    reasons = [each["reason"] for each in mcpc.inspect(path)["decisions"] if each["subject"] == "conv2"]
+    assert "operands are rounded to steps of 1" in reasons
+
+
+def test_a_table_of_another_tool(artifact: Path, folder: Path) -> None:
+    tensors = json.loads((folder / "table.json").read_text())["tensors"]
+    lines = [f"{name} {max(-each['low'], each['high'])}" for name, each in tensors.items()]
+    (folder / "calibration.cache").write_text("\n".join(lines))
+    path = mcpc.compile(MODEL, "host", folder / "cache", precision="int8", calib_table=folder / "calibration.cache")
+    assert all(each.matches for each in selftest(path))
+
+
+@pytest.mark.parametrize("method", ["moving-average", "percentile", "entropy", "mse"])
+def test_every_method_gives_a_network_that_reads_digits(tmp_path: Path, method: str) -> None:
+    path = mcpc.compile(
+        MODEL, "host", tmp_path / "x", precision="int8", calib_data=SAMPLES, calib_method=method, golden=0
+    )
+    with mcpc.load(path) as session:
+        guesses = [int(session.run(None, {"image": image[None]})[0].argmax()) for image in IMAGES[50:]]
+    assert np.mean(np.array(guesses) == LABELS[50:]) >= 0.96
+
+
+def test_a_pipeline_that_quantises_by_itself_does_so_once(tmp_path: Path) -> None:
+    path = mcpc.compile(
+        layers(), "host", tmp_path / "x", passes="fold, quantize{symmetric=true}, integer, dce", calib_data=rows(2)
+    )
+    names = [each["name"] for each in mcpc.inspect(path)["passes"]]
+    assert names[:2] == ["fold", "quantize"] and names.count("quantize") == 1
+    assert all(each.matches for each in selftest(path))
+
+
+# ---- what is refused
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "words"),
+    [
+        ({"precision": "int8"}, UsageError, "int8 takes calibration data"),
+        ({"calib_data": SAMPLES}, UsageError, "calibration data are for precision int8"),
+        ({"precision": "fp16", "calib_table": "table.json"}, UsageError, "calibration data are for precision int8"),
+        ({"precision": "int8", "calib_data": []}, CalibrationError, "there are no samples"),
+        ({"precision": "int8", "calib_data": [{"x": IMAGES[:1]}]}, CalibrationError, "there is no 'image'"),
+        ({"precision": "int8", "calib_data": [{"image": IMAGES[:1] * np.nan}]}, CalibrationError, "not finite"),
+        (
+            {"precision": "int8", "calib_data": SAMPLES, "calib_method": "max"},
+            CalibrationError,
+            "no calibration method",
+        ),
+        ({"precision": "int8", "calib_data": "missing.npz"}, CalibrationError, "no calibration data in missing.npz"),
+        ({"precision": "int8", "calib_table": "missing.json"}, CalibrationError, "missing.json cannot be read"),
+    ],
+)
+def test_what_is_refused(tmp_path: Path, options: dict[str, Any], error: type[McpcError], words: str) -> None:
+    with pytest.raises(error, match=words):
+        mcpc.compile(MODEL, "host", tmp_path / "x", **options)
+    assert not (tmp_path / "x").exists()
