@@ -16,7 +16,7 @@ from mcpc.judge import judge
 from mcpc.ops.random import random_node
 from mcpc.pipeline import PassContext
 from mcpc.sample_inputs import sample_draws
-from mcpc.sensitivity import coarsest_rounding, tolerances
+from mcpc.sensitivity import coarsest_rounding, shaken, tolerances
 from mcpc.verification import RTOL
 
 
@@ -54,8 +54,10 @@ def golden_case(
 ) -> Golden:
     """``feeds`` and what ONNX Runtime (optimisations off) makes of them: large ones by the ``draws`` that they are made
     of, and by samples. UsageError E002 where ``feeds`` are not the model's inputs."""
-    run = judge(reference_model, [value.name for value in graph.outputs])
+    names = [value.name for value in graph.outputs]
+    run = judge(reference_model, names)
     outputs = run(feeds)
-    atol = max([1e-6, *tolerances(run, feeds, outputs, coarser(coarsest_rounding(reference_model), graph.metadata))])
+    rounding = coarser(coarsest_rounding(reference_model), graph.metadata)
+    atol = max([1e-6, *tolerances(shaken(reference_model, names) or run, feeds, outputs, rounding)])
     inputs = [compact_input(feeds[value.name], draws.get(value.name)) for value in graph.inputs]
     return Golden(inputs, [compact_output(each) for each in outputs], rtol=RTOL, atol=atol)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 
 from mcpc.comparison import ATOL_OF_RANGE
 from mcpc.errors import UsageError
+from mcpc.judge import Judge, judge
 
 Array = np.ndarray[Any, Any]
 
@@ -32,8 +34,9 @@ def tolerances(
     outputs: Sequence[Array],
     rounding: float = FLOAT32,
 ) -> list[float]:
-    """The absolute tolerance for each of ``outputs``, which ``run`` makes of ``feeds``. ``rounding`` is the coarsest
-    relative one inside (:func:`coarsest_rounding`).
+    """The absolute tolerance for each of ``outputs``, which a model makes of ``feeds``. ``run`` runs it,
+    :func:`shaken` where it rounds to integers. ``rounding`` is the coarsest relative one inside
+    (:func:`coarsest_rounding`).
 
     It is ATOL_OF_RANGE of the output's largest magnitude, or ROUNDINGS times the noise there. Where noise as small as
     rounding on the float inputs moves an output so far that sums in another order might miss this, it is ROUNDINGS
@@ -52,6 +55,52 @@ def tolerances(
         if all(ROUNDINGS * far <= enough for far, enough in zip(moved, least, strict=True)):
             return least
     return [max(enough, ROUNDINGS * far) for far, enough in zip(moved, least, strict=True)]
+
+
+def shaken(model: Path | str | bytes, outputs: Sequence[str]) -> Judge | None:
+    """The judge of ``model`` with noise on what its QuantizeLinear round, another one each time; None where there are
+    none. A sum in another order may make another integer, which noise on inputs, rounded long before, does not show."""
+    first = with_noise(model, 0)
+    if first is model:
+        return None
+    models = itertools.chain([first], (with_noise(model, seed) for seed in itertools.count(1)))
+    return lambda feeds: judge(next(models), outputs)(feeds)
+
+
+def with_noise(model: Path | str | bytes, seed: int) -> Path | str | bytes:
+    """An ONNX model that adds noise to what its QuantizeLinear round of float32: NOISE roundings at the end of their
+    ranges. Models without these operators, and those with data in other files, stay as they are."""
+    import onnx
+
+    proto = onnx.load_from_string(model) if isinstance(model, bytes) else onnx.load(model, load_external_data=False)
+    scales = {tensor.name: tensor for tensor in proto.graph.initializer}
+    types = {info.name: info.type.tensor_type.elem_type for info in (*proto.graph.value_info, *proto.graph.input)}
+    nodes, found = list(proto.graph.node), 0
+    for node in proto.graph.node:
+        if node.op_type != "QuantizeLinear" or node.input[1] not in scales or node.input[0] in scales:
+            continue
+        if types.get(node.input[0], onnx.TensorProto.FLOAT) != onnx.TensorProto.FLOAT:
+            continue
+        scale = float(onnx.numpy_helper.to_array(scales[node.input[1]]).max())
+        noise, sum = f"{node.output[0]}.noise", f"{node.output[0]}.shaken"
+        attributes: dict[str, Any] = {
+            "mean": 0.0,
+            "scale": NOISE * FLOAT32 * 256 * scale,
+            "seed": float(seed + TRIES * found),
+        }
+        added = [
+            onnx.helper.make_node("RandomNormalLike", [node.input[0]], [noise], **attributes),
+            onnx.helper.make_node("Add", [node.input[0], noise], [sum]),
+        ]
+        at = nodes.index(node)
+        nodes[at:at] = added
+        node.input[0] = sum
+        found += 1
+    if not found or any(tensor.data_location == onnx.TensorProto.EXTERNAL for tensor in proto.graph.initializer):
+        return model
+    del proto.graph.node[:]
+    proto.graph.node.extend(nodes)
+    return bytes(proto.SerializeToString())
 
 
 def coarsest_rounding(model: Path | str | bytes) -> float:

@@ -12,7 +12,7 @@ from mcpc.comparison import ATOL_OF_RANGE, RTOL, Comparison, compare, compare_sa
 from mcpc.errors import UsageError
 from mcpc.golden import Samples
 from mcpc.judge import judge
-from mcpc.sensitivity import coarsest_rounding, tolerances
+from mcpc.sensitivity import coarsest_rounding, shaken, tolerances
 
 if TYPE_CHECKING:
     from mcpc.loader import Session
@@ -63,7 +63,8 @@ def verify(
     if atol is None and not all(each.matches for each in comparisons):
         from mcpc.halves import coarser  # loads what compiles
 
-        allowed = tolerances(run, feeds, want, coarser(coarsest_rounding(model), provenance(artifact)))
+        rounding = coarser(coarsest_rounding(model), provenance(artifact))
+        allowed = tolerances(shaken(model, names) or run, feeds, want, rounding)
         comparisons = [
             compare(name, ours, theirs, rtol, most)
             for name, ours, theirs, most in zip(names, got, want, allowed, strict=True)

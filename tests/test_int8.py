@@ -113,6 +113,31 @@ def test_the_same_bits_on_both_processors(
         assert done.returncode == 0, done.stdout + done.stderr
 
 
+def convolutions(count: int) -> bytes:
+    """Each followed by a Relu, on 64 channels of 24 x 24."""
+    rng = np.random.default_rng(3)
+    nodes, constants, name = [], [], "x"
+    for index in range(count):
+        weights = rng.standard_normal((64, 64, 1, 1), np.float32) / np.float32(8)
+        constants.append(numpy_helper.from_array(weights, f"w{index}"))
+        nodes.append(helper.make_node("Conv", [name, f"w{index}"], [f"c{index}"], f"conv{index}"))
+        name = "y" if index == count - 1 else f"r{index}"
+        nodes.append(helper.make_node("Relu", [f"c{index}"], [name]))
+    x, y = (helper.make_tensor_value_info(each, TensorProto.FLOAT, [1, 64, 24, 24]) for each in "xy")
+    graph = helper.make_graph(nodes, "convolutions", [x], [y], constants)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=12)
+    return bytes(model.SerializeToString())
+
+
+def test_numbers_between_two_steps_are_no_faults(tmp_path: Path) -> None:
+    """Of this many, some lie so near to the middle between two steps that the order of a sum decides."""
+    data = [{"x": np.random.default_rng(seed).standard_normal((1, 64, 24, 24), np.float32)} for seed in range(2)]
+    path = mcpc.compile(
+        convolutions(8), "host", tmp_path / "x", precision="int8", calib_data=data, golden=3, verify_passes=True
+    )
+    assert all(each.matches for each in selftest(path))
+
+
 # ---- ranges
 
 

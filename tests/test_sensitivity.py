@@ -13,7 +13,10 @@ from onnx import TensorProto, helper
 from mcpc import sensitivity
 from mcpc.comparison import ATOL_OF_RANGE
 from mcpc.errors import UsageError
-from mcpc.sensitivity import FLOAT32, ROUNDINGS, TRIES, coarsest_rounding, tolerances
+from mcpc.ir_text import parse_graph
+from mcpc.judge import judge
+from mcpc.onnx_writer import to_model
+from mcpc.sensitivity import FLOAT32, ROUNDINGS, TRIES, coarsest_rounding, shaken, tolerances, with_noise
 
 Array = np.ndarray[Any, Any]
 
@@ -101,3 +104,49 @@ def test_the_coarsest_rounding_is_that_of_a_type_that_is_computed_in() -> None:
     assert coarsest_rounding(model(*widened, initializer=half)) == FLOAT32
     assert coarsest_rounding(model(add, type=half, initializer=half)) == 2.0**-11
     assert coarsest_rounding(model(*through)) == 2.0**-8
+
+
+def test_what_is_rounded_to_integers_is_shaken() -> None:
+    """The input lies in the middle between steps of the second rounding, far from those of the first."""
+    text = """graph "g" {
+      input %x: float32[N]
+      const %first: float32[] = 0.25
+      const %second: float32[] = 0.5
+      const %zero: int8[] = 0
+      %q: int8[N] = QuantizeLinear(%x, %first, %zero)
+      %d: float32[N] = DequantizeLinear(%q, %first, %zero)
+      %r: int8[N] = QuantizeLinear(%d, %second, %zero)
+      %y: float32[N] = DequantizeLinear(%r, %second, %zero)
+      output %y
+    }"""
+    model = to_model(parse_graph(text)).SerializeToString()
+    x = np.full(1000, 0.75, np.float32)
+    still, moving = judge(model, ["y"]), shaken(model, ["y"])
+    (want,) = still({"x": x})
+    assert tolerances(still, {"x": x}, [want]) == pytest.approx([ATOL_OF_RANGE])
+    assert moving is not None
+    one, other = (moving({"x": x})[0] for _ in range(2))
+    assert all(set(each) == {0.5, 1.0} for each in (one, other)) and not np.array_equal(one, other)
+    assert tolerances(moving, {"x": x}, [want]) == pytest.approx([ROUNDINGS * 0.5])
+
+
+def test_integers_that_are_rounded_are_exact() -> None:
+    text = """graph "g" {
+      input %x: int32[N]
+      const %scale: float32[] = 0.5
+      const %zero: int8[] = 0
+      %y: int8[N] = QuantizeLinear(%x, %scale, %zero)
+      output %y
+    }"""
+    assert shaken(to_model(parse_graph(text)).SerializeToString(), ["y"]) is None
+
+
+def test_models_that_round_to_no_integers_stay_as_they_are() -> None:
+    model = to_model(
+        parse_graph("""graph "g" {
+      input %x: float32[N]
+      %y: float32[N] = Exp(%x)
+      output %y
+    }""")
+    ).SerializeToString()
+    assert with_noise(model, 0) is model and shaken(model, ["y"]) is None

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from mcpc.calib.samples import open_samples
 from mcpc.errors import CalibrationError, ErrorGroup
@@ -80,10 +81,9 @@ def test_a_reader_as_for_onnxruntime() -> None:
 
 
 def test_images_are_resized_and_normalised(tmp_path: Path) -> None:
-    image = pytest.importorskip("PIL.Image")
     pixels = np.zeros((8, 10, 3), np.uint8)
     pixels[..., 0], pixels[..., 2] = 200, 50
-    image.fromarray(pixels).save(tmp_path / "a b.png".replace(" ", "_"))
+    Image.fromarray(pixels).save(tmp_path / "a b.png".replace(" ", "_"))
     (tmp_path / "dataset.txt").write_text("# mean: 100, 0, 50\n# std: 50 1 2\n# a comment\n\na_b.png\n")
     for dims, axis in (((1, 3, 4, 5), 1), ((1, 4, 5, 3), 3)):
         (feeds,) = open_samples(tmp_path / "dataset.txt", [value("x", *dims)]).each()
