@@ -53,6 +53,8 @@ def evaluate(name: str, task: Task, runners: list[str], method: str) -> dict[str
                     answers.append(answer)
                     say(f"{runner}: {len(answers)} of {len(task.evaluation)}")
             except Exception as error:  # a runner that fails must not end the others; ONNX Runtime's share no base
+                if runner == REFERENCE:
+                    raise
                 unable[runner] = (str(error).splitlines() or [type(error).__name__])[0]
                 say.line(f"{runner}: {unable[runner]}")
                 continue
@@ -164,17 +166,21 @@ def main() -> None:
     command = f"python bench/accuracy.py --method {options.method} --seed {options.seed}"
     if tasks != list(PLANS):
         command += f" --tasks {options.tasks}"
+    if runners != list(RUNNERS):
+        command += f" --runners '{options.runners}'"
     document: dict[str, Any] = {
         "command": command,
         "machine": {"processor": processor.name()},
         "versions": {"python": platform.python_version(), **{each: version(each) for each in ("mcpc", "onnxruntime")}},
         "runners": [REFERENCE, *(each for each in runners if each != REFERENCE)],
-        "tasks": {name: evaluate(name, PLANS[name].task(options.seed), runners, options.method) for name in tasks},
+        "tasks": {},
     }
     options.output.mkdir(exist_ok=True)
     stem = options.output / options.name
-    stem.with_suffix(".json").write_text(json.dumps(document, indent=2) + "\n")
-    stem.with_suffix(".md").write_text(markdown(document))
+    for name in tasks:
+        document["tasks"][name] = evaluate(name, PLANS[name].task(options.seed), runners, options.method)
+        stem.with_suffix(".json").write_text(json.dumps(document, indent=2) + "\n")
+        stem.with_suffix(".md").write_text(markdown(document))
     print(json.dumps(document) if options.json else markdown(document))
 
 
