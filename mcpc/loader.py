@@ -275,19 +275,22 @@ class Session:
             self._taken_outputs.discard(slot.index)
 
     def _run_into_fresh(self, handle: Handle, wanted: Sequence[Slot]) -> list[Array]:
-        # Outputs of one fixed size are written where they are returned. Others go to the session's memory, which holds
-        # the largest, since a step may learn their size from the data only.
+        # Outputs are written where they are returned, but for those whose size a step may learn from the data: these go
+        # to the session's memory, which holds the largest.
+        sizes = {slot.index: slot.sizes for slot in wanted}
+        if not all(slot.is_static for slot in wanted):
+            handle.check(handle.library.mcp26_session_plan(handle.session))
+            sizes = {index: handle.planned_shape(index) for index in sizes}
         try:
-            fresh = {slot.index: np.empty(slot.sizes, slot.dtype) for slot in wanted if slot.is_static}
+            fresh = {
+                slot.index: np.empty(sizes[slot.index], slot.dtype) for slot in wanted if -1 not in sizes[slot.index]
+            }
         except (MemoryError, ValueError) as error:  # sizes are the artifact's: numpy calls the largest invalid
             raise RuntimeFault("E605", f"there is no memory for the outputs: {error}") from None
         for slot in self._outputs:
             self._bind_output(handle, slot, fresh.get(slot.index))
         handle.check(handle.run(handle.session))
-        for slot in wanted:
-            if not slot.is_static:
-                fresh[slot.index] = handle.output_copy(slot)
-        return [fresh[slot.index] for slot in wanted]
+        return [fresh[slot.index] if slot.index in fresh else handle.output_copy(slot) for slot in wanted]
 
     def _output_in_place(self, handle: Handle, slot: Slot) -> Array:
         bound = self._bound_outputs.get(slot.name)

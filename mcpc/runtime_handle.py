@@ -129,10 +129,14 @@ class Handle:
             for step in found
         ]
 
+    def planned_shape(self, index: int) -> tuple[int, ...]:
+        """The shape that an output will have, -1 where a step will tell; fills ``self._view``."""
+        self.check(self._output(self.session, index, self._view_reference))
+        return tuple(self._view.shape[: self._view.rank])
+
     def output_shape(self, index: int) -> tuple[int, ...]:
         """The true shape after a run; fills ``self._view``."""
-        self.check(self._output(self.session, index, self._view_reference))
-        shape = tuple(self._view.shape[: self._view.rank])
+        shape = self.planned_shape(index)
         if -1 in shape:
             raise RuntimeFault("E603", f"output {self.outputs[index].name!r} has no shape: no step made it")
         return shape

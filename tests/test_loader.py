@@ -25,6 +25,7 @@ from mcpc.container import Kind
 from mcpc.errors import ErrorGroup, FormatError, RuntimeFault, UsageError
 from mcpc.golden import Golden
 from mcpc.loader import Session, load
+from mcpc.runtime_handle import Handle, Slot
 from mcpc.targets.native.image import Image, flatten
 from mcpc.targets.native.toolchain import Machine, Unit, compile_objects, link_image
 
@@ -172,6 +173,27 @@ def test_run_returns_fresh_arrays_of_true_shape(session: Session) -> None:
         results.append((y, y.copy()))
     for array, copy in results:
         np.testing.assert_array_equal(array, copy)
+
+
+def test_outputs_of_symbolic_size_are_written_where_they_are_returned(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only what the data size is copied: y follows x, count follows what k holds."""
+    copied: list[str] = []
+    copy = Handle.output_copy
+
+    def copy_and_tell(self: Handle, slot: Slot) -> Any:
+        copied.append(slot.name)
+        return copy(self, slot)
+
+    monkeypatch.setattr(Handle, "output_copy", copy_and_tell)
+    kept = []
+    for run, (rows, k) in enumerate(((3, 1), (3, 0), (64, 1), (0, 0), (7, 1))):
+        y, _, count = session.run(None, feeds(rows, k))
+        kept.append((y, expected(feeds(rows, k), run)))
+        assert np.array_equal(count, np.arange(k + 1))
+    assert all(np.array_equal(y, want) for y, want in kept)
+    assert set(copied) == {"count"}
 
 
 def test_golden_case_in_the_file_is_what_a_run_gives(session: Session, path: Path) -> None:

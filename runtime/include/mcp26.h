@@ -286,8 +286,8 @@ MCP26_API mcp26_status mcp26_session_bind_input(mcp26_session *session, uint32_t
  * of the session. Must not overlap an input or another output. */
 MCP26_API mcp26_status mcp26_session_bind_output(mcp26_session *session, uint32_t index, void *data, uint64_t capacity);
 
-/* Resolve symbols and output shapes from the bound inputs, without running: afterwards mcp26_session_output tells sizes
- * that do not depend on data. run does it by itself. */
+/* Resolve symbols and output shapes from the bound inputs, without running: afterwards mcp26_session_output_shape tells
+ * the sizes that do not depend on data, so that an output of the right size can be bound. run does it by itself. */
 MCP26_API mcp26_status mcp26_session_plan(mcp26_session *session);
 
 MCP26_API mcp26_status mcp26_session_run(mcp26_session *session);

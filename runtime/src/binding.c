@@ -250,24 +250,29 @@ mcp26_status mcp26_session_fit_outputs(mcp26_session *session) {
     return MCP26_OK;
 }
 
-mcp26_status mcp26_session_prepare(mcp26_session *session) {
-    mcp26_status status = MCP26_OK;
+/* Symbols, sizes and places of all tensors but the outputs, where inputs changed. */
+static mcp26_status resolve(mcp26_session *session) {
     if (session->unbound_count != 0) return missing_inputs(session);
-    if (session->stale || session->data_symbols) {
-        session->stale = 1; /* until all of it succeeded */
-        status = resolve_symbols(session);
-        if (status == MCP26_OK) status = plan(session);
-        if (status != MCP26_OK) return status;
-        session->stale = 0;
-        session->outputs_stale = 1;
-    }
-    return session->outputs_stale ? mcp26_session_fit_outputs(session) : MCP26_OK;
+    if (!session->stale && !session->data_symbols) return MCP26_OK;
+    session->stale = 1; /* until all of it succeeded */
+    mcp26_status status = resolve_symbols(session);
+    if (status == MCP26_OK) status = plan(session);
+    if (status != MCP26_OK) return status;
+    session->stale = 0;
+    session->outputs_stale = 1;
+    return MCP26_OK;
+}
+
+mcp26_status mcp26_session_prepare(mcp26_session *session) {
+    mcp26_status status = resolve(session);
+    return status == MCP26_OK && session->outputs_stale ? mcp26_session_fit_outputs(session) : status;
 }
 
 mcp26_status mcp26_session_plan(mcp26_session *session) {
     if (session == NULL) return MCP26_ERR_ARGUMENT;
     mcp26_succeed(&session->error);
-    return mcp26_session_prepare(session);
+    session->stale = 1; /* shapes that steps of the last run found are not known now */
+    return resolve(session);
 }
 
 mcp26_status mcp26_session_output(const mcp26_session *session, uint32_t index, mcp26_view *output) {
