@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zipfile
+import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -15,6 +16,13 @@ from mcpc.errors import CalibrationError
 from mcpc.ir import Value
 
 Array = np.ndarray[Any, Any]
+
+
+#: What reading a damaged file raises: sizes in a header may be beyond memory, and beyond integers of 64 bits.
+DAMAGED = (
+    *(OSError, ValueError, EOFError, MemoryError, OverflowError),
+    *(zipfile.BadZipFile, zlib.error, NotImplementedError),
+)
 
 
 class Stored:
@@ -64,5 +72,5 @@ def open_arrays(file: Path, inputs: Sequence[Value]) -> Iterator[dict[str, Store
             members = [name for name in archive.namelist() if name.endswith(".npy")]
             streams = {name.removesuffix(".npy"): stack.enter_context(archive.open(name)) for name in members}
             yield {name: Stored(stream) for name, stream in streams.items()}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, NotImplementedError) as error:
+    except DAMAGED as error:
         raise CalibrationError("E400", f"{file} cannot be read: {error}") from None

@@ -32,10 +32,10 @@ class Line:
 
     def _array(self, file: Path, value: Value) -> Array:
         try:
-            if file.suffix != ".npy":
-                return _image(file, value, self.mean, self.std)
-            array: Array = np.load(file)
-        except (OSError, ValueError, EOFError) as error:
+            array = np.load(file) if file.suffix == ".npy" else _image(file, value, self.mean, self.std)
+        except CalibrationError:
+            raise
+        except Exception as error:  # Pillow's exceptions share no base class
             raise CalibrationError("E400", f"{self.place}: {file} cannot be read: {error}") from None
         return array.reshape(1, *array.shape) if array.ndim == len(value.type.dims) - 1 else array
 
@@ -52,7 +52,11 @@ def read_list(path: Path, inputs: Sequence[Value]) -> list[Line]:
     """
     settings: dict[str, tuple[float, ...]] = {"mean": (0.0,), "std": (1.0,)}
     lines, problems = [], Problems()
-    for number, text in enumerate(path.read_text().splitlines(), 1):
+    try:
+        texts = path.read_text().splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise CalibrationError("E400", f"{path} cannot be read: {error}") from None
+    for number, text in enumerate(texts, 1):
         place = f"{path.name}:{number}"
         setting = re.fullmatch(r"\s*#\s*(mean|std)\s*:(.*)", text)
         with problems.collect():

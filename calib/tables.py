@@ -24,12 +24,15 @@ def load_table(path: Path) -> RangeTable:
     try:
         if text.lstrip().startswith("{"):
             document = json.loads(text)
-            return parse_table(document, path.name) if document.get("format") == FORMAT else _from_json(document, path)
+            return parse_table(document) if document.get("format") == FORMAT else _from_json(document, path)
         if text.startswith("TRT-"):
             return _from_tensorrt(text, path)
         return _from_text(text, path)
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise CalibrationError("E400", f"{path.name} is no calibration table: {error}") from None
+    except CalibrationError as error:
+        raise CalibrationError("E400", f"{path.name}: {error.message}") from None
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        message = f"{path.name} is no calibration table: {type(error).__name__}: {error}"
+        raise CalibrationError("E400", message) from None
 
 
 def _from_tensorrt(text: str, path: Path) -> RangeTable:

@@ -12,10 +12,10 @@ from mcpc.errors import CalibrationError
 from mcpc.files import replacing
 
 FORMAT = "mcpc calibration table"
+VERSION = 1
 
 #: The largest float32.
 _LARGEST = float.fromhex("0x1.fffffep127")
-VERSION = 1
 
 
 @dataclass(frozen=True)
@@ -68,24 +68,18 @@ class RangeTable:
             file.write(("{\n" + ",\n".join(fields) + "\n}\n").encode())
 
 
-def parse_table(document: Any, origin: str) -> RangeTable:
-    """A table of what its file's JSON holds. Raises CalibrationError E400."""
-    if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise CalibrationError("E400", f"{origin} is no calibration table")
+def parse_table(document: Any) -> RangeTable:
+    """A table of what its file's JSON holds, of which ``format`` is known. Raises CalibrationError E400 where its
+    version or a range is none, KeyError, TypeError, AttributeError or ValueError where it is damaged otherwise."""
     if document.get("version") != VERSION:
-        message = f"{origin} is a calibration table of version {document.get('version')}; this mcpc reads {VERSION}"
+        message = f"it is a calibration table of version {document.get('version')}; this mcpc reads {VERSION}"
         raise CalibrationError("E400", message)
     ranges, ignored, usual = {}, {}, {}
-    try:
-        for name, entry in document["tensors"].items():
-            ranges[name] = Range(float(entry["low"]), float(entry["high"]))
-            if "ignored" in entry:
-                ignored[name] = int(entry["ignored"])
-            if "usual" in entry:
-                usual[name] = float(entry["usual"])
-        texts = {key: str(document.get(key, "")) for key in ("method", "data", "runner")}
-        return RangeTable(ranges, samples=int(document.get("samples", 0)), ignored=ignored, usual=usual, **texts)
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise CalibrationError("E400", f"{origin} is damaged: {type(error).__name__}: {error}") from None
-    except CalibrationError as error:
-        raise CalibrationError("E400", f"{origin}: {error.message}") from None
+    for name, entry in document["tensors"].items():
+        ranges[name] = Range(float(entry["low"]), float(entry["high"]))
+        if "ignored" in entry:
+            ignored[name] = int(entry["ignored"])
+        if "usual" in entry:
+            usual[name] = float(entry["usual"])
+    texts = {key: str(document.get(key, "")) for key in ("method", "data", "runner")}
+    return RangeTable(ranges, samples=int(document.get("samples", 0)), ignored=ignored, usual=usual, **texts)

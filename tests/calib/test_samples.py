@@ -124,6 +124,36 @@ def truncated(folder: Path) -> Path:
     return folder / "x.npy"
 
 
+def declares(*shape: int) -> Callable[[Path], Path]:
+    """A file with a header and no elements."""
+
+    def make(folder: Path) -> Path:
+        with (folder / "x.npy").open("wb") as file:
+            np.lib.format.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": shape})
+        return folder / "x.npy"
+
+    return make
+
+
+def corrupt_member(folder: Path) -> Path:
+    np.savez_compressed(folder / "data.npz", x=DATA)
+    data = bytearray((folder / "data.npz").read_bytes())
+    at = data.index(b"x.npy") + 60
+    data[at : at + 40] = b"\xff" * 40
+    (folder / "data.npz").write_bytes(data)
+    return folder / "data.npz"
+
+
+def broken_image(folder: Path) -> Path:
+    image = pytest.importorskip("PIL.Image")
+    image.fromarray(np.random.default_rng(0).integers(0, 255, (64, 64, 3), np.uint8)).save(folder / "a.png")
+    data = bytearray((folder / "a.png").read_bytes())
+    data[60:600] = bytes(540)
+    (folder / "a.png").write_bytes(data)
+    (folder / "list.txt").write_text("a.png")
+    return folder / "list.txt"
+
+
 NAN = np.where(DATA == 5, np.nan, DATA)
 OBJECTS = np.array([{"a": 1}] * 3, object)
 
@@ -138,6 +168,10 @@ OBJECTS = np.array([{"a": 1}] * 3, object)
         (write("x.npy", b"\x93NUMPY\x01\x00nonsense"), ["x.npy cannot be read"]),
         (write("x.npy", b""), ["x.npy cannot be read"]),
         (truncated, ["x.npy cannot be read", "truncated"]),
+        (declares(1, 3, 2**48), ["x.npy cannot be read"]),
+        (declares(1, 1, 2**61 + 1), ["x.npy cannot be read"]),
+        (corrupt_member, ["data.npz cannot be read"]),
+        (write("list.txt", b"\xff\xfe\x80"), ["list.txt cannot be read"]),
         (save(y=DATA), ["no 'x'", "it holds y"]),
         (save(x=DATA, y=DATA), ["no input 'y'", "it has x"]),
         (save(x=DATA[:, :, :3]), ["'x' is 1x3x3, not 1x3x4"]),
@@ -195,3 +229,9 @@ def test_a_large_file_is_never_in_memory(tmp_path: Path) -> None:
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 1_000_000
+
+
+def test_broken_images_are_named(tmp_path: Path) -> None:
+    samples = open_samples(broken_image(tmp_path), [value("x", 1, 3, 8, 8)])
+    with pytest.raises(CalibrationError, match=r"list.txt:1: .*a.png cannot be read"):
+        list(samples.each())

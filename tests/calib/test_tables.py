@@ -73,6 +73,7 @@ def test_onnxruntime_tables(tmp_path: Path, form: str) -> None:
     "text",
     [
         "", "{", "{}", "[]", '{"format": "mcpc calibration table"}', "a b c\nd", "TRT-1\nx: zz",
+        '{"a": ' * 100_000,
         json.dumps({"format": "mcpc calibration table", "version": 2, "tensors": {}}),
         json.dumps({"format": "mcpc calibration table", "version": 1, "tensors": {"a": {"low": 2, "high": 1}}}),
         json.dumps({"format": "mcpc calibration table", "version": 1, "tensors": {"a": {"low": "x", "high": 1}}}),
