@@ -18,28 +18,29 @@ from mcpc.ranges import Range, RangeTable
 
 from .observers import FAR, OBSERVERS
 from .runner import Runner
-from .samples import Samples
+from .samples import Data, open_samples
 
 
 def collect(
     graph: Graph,
     tensors: Sequence[Value],
-    samples: Samples,
+    data: Data,
     method: str,
     *,
     compiled: Compiler | None = None,
     progress: Progress | None = None,
 ) -> RangeTable:
-    """The ranges of float ``tensors`` of ``graph``, whose inputs ``samples`` fit, by the observers called ``method``.
-    Memory is that of one sample and of the observers, however many samples there are. ONNX Runtime runs the network, or
-    what ``compiled`` makes of it where that is worth its time. ``progress`` is told the sample's index and their number
-    (0: not known).
+    """The ranges of float ``tensors`` of ``graph`` while it runs on the samples in ``data``, by the observers called
+    ``method``. Memory is that of one sample and of the observers, however many samples there are. ONNX Runtime runs the
+    network, or what ``compiled`` makes of it where that is worth its time. ``progress`` is told the sample's index and
+    their number (0: not known).
 
     Raises CalibrationError E400: no such method, samples that do not fit or that the network refuses. A tensor without
     a finite number gets no range; one whose range is far beyond what is usual is told with that.
     """
     if method not in OBSERVERS:
         raise CalibrationError("E400", f"there is no calibration method {method!r}", hint=suggest(method, OBSERVERS))
+    samples = open_samples(data, [value for value in graph.inputs if value.default is None])
     observers = {value.name: OBSERVERS[method]() for value in tensors}
     inner = [value for value in tensors if value.producer is not None]
     inputs = [value.name for value in tensors if value.producer is None]

@@ -55,15 +55,14 @@ def find_family(name: str) -> Family:
 def find_calibrator(name: str = "builtin") -> Calibrator:
     """What calibrates. Raises :class:`CalibrationError` E400 where there is none of that name, or it fails."""
     points = {point.name: point for point in entry_points(group="mcpc.calibrators")}
-    if name not in points:
-        raise CalibrationError("E400", f"there is no calibrator {name!r}", hint=suggest(name, points))
-    calibrator: Calibrator = _load(points[name], CalibrationError, "E400")()
+    point = _find(name, points, "calibrator", CalibrationError, "E400")
+    calibrator: Calibrator = _load(point, CalibrationError, "E400")()
     return calibrator
 
 
-def _find(name: str, known: Mapping[str, T], what: str) -> T:
+def _find(name: str, known: Mapping[str, T], what: str, error: type[McpcError] = TargetError, code: str = "E300") -> T:
     if name not in known:
-        raise TargetError("E300", f"there is no {what} {name!r}", hint=suggest(name, known))
+        raise error(code, f"there is no {what} {name!r}", hint=suggest(name, known))
     return known[name]
 
 

@@ -17,6 +17,8 @@ from mcpc.ranges import RangeTable
 #: What ``precision`` may be, and the pass that rounds to it.
 PRECISIONS = {"fp32": None, "fp16": "halve", "int8": "quantize"}
 
+QUANTIZE = PRECISIONS["int8"]
+
 
 def rounded(series: Sequence[Pass], precision: str, available: Mapping[str, type[Pass]]) -> list[Pass]:
     """``series`` with the pass that rounds to ``precision``, before the one that looks at stored weights; where there
@@ -31,7 +33,7 @@ def rounded(series: Sequence[Pass], precision: str, available: Mapping[str, type
 def judged(series: Sequence[Pass]) -> tuple[Sequence[Pass], Sequence[Pass]]:
     """``series`` cut where the graph computes what the artifact is judged by: behind ``quantize``, whose rounding of
     activations makes another network; else at the start, as rounding weights is an error like any other."""
-    at = next((index + 1 for index, each in enumerate(series) if each.name == "quantize"), 0)
+    at = next((index + 1 for index, each in enumerate(series) if each.name == QUANTIZE), 0)
     return series[:at], series[at:]
 
 
@@ -49,7 +51,7 @@ class Ranges:
         """UsageError E001 where a pass of ``series`` needs ranges and there are neither data nor a table, or where
         there are and none does."""
         is_given = self._data is not None or self._table is not None
-        is_needed = any(each.name == "quantize" for each in series)
+        is_needed = any(each.name == QUANTIZE for each in series)
         if is_needed and not is_given:
             raise UsageError(
                 "E001", "int8 takes calibration data", hint="give calib_data, or a calib_table made before"

@@ -13,7 +13,6 @@ import pytest
 import mcpc
 from mcpc.calib import runner
 from mcpc.calib.collection import collect
-from mcpc.calib.samples import open_samples
 from mcpc.calibrator import Run
 from mcpc.errors import CalibrationError
 from mcpc.ir import DType, Graph, TensorType
@@ -48,7 +47,7 @@ DATA = np.array([[[1, 2, 4, 8]], [[0, 1, 1, 16]]], np.float32)
 def test_ranges_of_inputs_inner_tensors_and_outputs() -> None:
     graph = network()
     told: list[tuple[str, int, int]] = []
-    samples = open_samples([{"x": each} for each in DATA], graph.inputs)
+    samples = [{"x": each} for each in DATA]
     table = collect(graph, tensors(graph), samples, "minmax", progress=lambda *each: told.append(each))
     assert table.samples == 2 and table.method == "minmax" and table.runner == "ONNX Runtime"
     assert (table.ranges["x"].low, table.ranges["x"].high) == (0.0, 16.0)
@@ -63,7 +62,7 @@ def test_a_range_of_outliers_is_told() -> None:
     graph.inputs[0].type = TensorType(F32, (1, 40_000))
     x = np.ones((1, 40_000), np.float32)
     x[0, 7] = 5000.0
-    samples = open_samples([{"x": x}], graph.inputs)
+    samples = [{"x": x}]
     assert collect(graph, graph.inputs, samples, "minmax").usual == {"x": 2.0}
     assert collect(graph, graph.inputs, samples, "percentile").usual == {}
 
@@ -71,7 +70,7 @@ def test_a_range_of_outliers_is_told() -> None:
 @pytest.mark.parametrize("faster", ["ONNX Runtime", "the compiled network"])
 def test_the_faster_of_two_runners_takes_over(monkeypatch: pytest.MonkeyPatch, faster: str) -> None:
     graph = network()
-    samples = open_samples([{"x": each} for each in np.repeat(DATA, 10, axis=0)], graph.inputs)
+    samples = [{"x": each} for each in np.repeat(DATA, 10, axis=0)]
     expected = collect(graph, tensors(graph), samples, "mse")
     clock = [0.0]
 
@@ -97,14 +96,14 @@ def test_the_faster_of_two_runners_takes_over(monkeypatch: pytest.MonkeyPatch, f
 
 def test_a_tensor_without_a_finite_number_gets_no_range() -> None:
     graph = network()
-    table = collect(graph, tensors(graph), open_samples([{"x": 0 * DATA[0]}], graph.inputs), "minmax")
+    table = collect(graph, tensors(graph), [{"x": 0 * DATA[0]}], "minmax")
     assert set(table.ranges) == {"x"} and table.ignored == {"y": 4, "z": 4}
 
 
 def test_unknown_methods_are_refused() -> None:
     graph = network()
     with pytest.raises(CalibrationError, match="no calibration method 'minmex'") as caught:
-        collect(graph, tensors(graph), open_samples([{"x": DATA[0]}], graph.inputs), "minmex")
+        collect(graph, tensors(graph), [{"x": DATA[0]}], "minmex")
     assert "minmax" in caught.value.hint
 
 
@@ -114,6 +113,6 @@ def test_samples_that_do_not_run_are_named() -> None:
     table = graph.constant("table", np.arange(4, dtype=np.float32))
     (y,) = graph.emit("Gather", [table, x], [TensorType(F32, (2,))], names=["y"])
     graph.outputs.append(y)
-    samples = open_samples([{"x": np.array([0, 3])}, {"x": np.array([0, 4])}], graph.inputs)
+    samples = [{"x": np.array([0, 3])}, {"x": np.array([0, 4])}]
     with pytest.raises(CalibrationError, match="sample 1 of arrays does not run"):
         collect(graph, [y], samples, "minmax")
