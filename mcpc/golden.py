@@ -13,6 +13,7 @@ from mcpc import dtypes
 from mcpc._schema import GoldenCaseT, GoldenTensorT, MetaT
 from mcpc.container import ALIGNMENT, Kind, damaged
 from mcpc.draws import Draw, drawable, is_float, random_words
+from mcpc.errors import RuntimeFault
 
 Array = np.ndarray[Any, Any]
 
@@ -74,8 +75,18 @@ class Golden:
     atol: float = 1e-5
 
     def feeds(self) -> list[Array]:
-        """The inputs' elements."""
-        return [each.array() if isinstance(each, Draw) else each for each in self.inputs]
+        """The inputs' elements. Raises RuntimeFault E605 as :func:`elements`."""
+        return [elements(each) for each in self.inputs]
+
+
+def elements(tensor: Array | Draw) -> Array:
+    """Those of an input. Raises RuntimeFault E605 where there is no memory for what a file says is drawn."""
+    if not isinstance(tensor, Draw):
+        return tensor
+    try:
+        return tensor.array()
+    except (MemoryError, ValueError) as error:  # numpy calls the largest sizes invalid
+        raise RuntimeFault("E605", f"there is no memory for an input of the self-test: {error}") from None
 
 
 def compact_input(array: Array, drawn: Draw | None) -> Array | Draw:

@@ -99,13 +99,14 @@ def artifact_inputs(
     Integers stay within those of the self-test: it comes from the graph, which showed what they index.
     """
     from mcpc.artifact import Artifact
+    from mcpc.golden import elements
 
     limits: dict[str, int] = {}
     with Artifact.open(path) as artifact:
         for case in artifact.golden():
-            for item, array in zip(artifact.meta.inputs, case.feeds(), strict=True):
-                if array.dtype.kind in "iu" and array.size:
-                    limits[item.name] = max(limits.get(item.name, 1), int(array.max()) + 1)
+            for item, tensor in zip(artifact.meta.inputs, case.inputs, strict=True):
+                if tensor.dtype.kind in "iu" and 0 not in tensor.shape:
+                    limits[item.name] = max(limits.get(item.name, 1), int(elements(tensor).max()) + 1)
     return sample_inputs(session.get_inputs(), seed, sizes, session.bounds, limits)
 
 

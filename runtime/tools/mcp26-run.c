@@ -173,8 +173,8 @@ static int selftest(const mcp26_model *model, mcp26_session *session) {
             printf("case %u output %s: %s, %" PRIu64 " %s, %" PRIu64
                    " differ, max difference %g (rtol %g, atol %g)\n",
                    golden, mcp26_model_output(model, want->index)->name, status == MCP26_OK ? "ok" : "FAILED",
-                   result.elements, want->data != NULL ? "elements" : "blocks", result.mismatches, result.max_abs_difference, (double)info->rtol,
-                   (double)info->atol);
+                   result.elements, want->data != NULL ? "elements" : "blocks", result.mismatches,
+                   result.max_abs_difference, (double)info->rtol, (double)info->atol);
             if (status == MCP26_OK) continue;
             fprintf(stderr, "mcp26-run: %s\n", mcp26_session_message(session));
             differing++;

@@ -18,7 +18,7 @@ from mcpc import dtypes
 from mcpc.artifact import Artifact, encode_metadata
 from mcpc.comparison import compare, compare_samples
 from mcpc.draws import Draw, bell, drawable, is_float, random_words
-from mcpc.errors import FormatError
+from mcpc.errors import FormatError, RuntimeFault
 from mcpc.golden import BLOCKS, STORED_BYTES, Golden, Samples, compact_output, places
 from mcpc.sample_inputs import sample_draws
 from mcpc.verification import selftest
@@ -184,6 +184,13 @@ def test_computed_inputs_beyond_memory_are_an_error(artifacts: Path, tmp_path: P
     reseal(path, encode_metadata(meta))
     done = run_on_aarch64(path, "--selftest")
     assert done.returncode == 1 and "no memory for the inputs" in done.stderr
+
+
+def test_drawn_inputs_beyond_memory_are_an_error_in_python_too() -> None:
+    for size in (2**52, 2**62):
+        with pytest.raises(RuntimeFault, match="no memory") as caught:
+            Golden([Draw(np.dtype(np.float32), (size,), seed=0, scale=1.0)], []).feeds()
+        assert caught.value.code == "E605"
 
 
 @pytest.mark.parametrize("version", ["1.0"])
