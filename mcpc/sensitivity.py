@@ -75,26 +75,26 @@ def with_noise(model: Path | str | bytes, seed: int) -> Path | str | bytes:
     proto = onnx.load_from_string(model) if isinstance(model, bytes) else onnx.load(model, load_external_data=False)
     scales = {tensor.name: tensor for tensor in proto.graph.initializer}
     types = {info.name: info.type.tensor_type.elem_type for info in (*proto.graph.value_info, *proto.graph.input)}
-    nodes, found = list(proto.graph.node), 0
+    nodes, found = [], 0
     for node in proto.graph.node:
+        nodes.append(node)
         if node.op_type != "QuantizeLinear" or node.input[1] not in scales or node.input[0] in scales:
             continue
         if types.get(node.input[0], onnx.TensorProto.FLOAT) != onnx.TensorProto.FLOAT:
             continue
         scale = float(onnx.numpy_helper.to_array(scales[node.input[1]]).max())
-        noise, sum = f"{node.output[0]}.noise", f"{node.output[0]}.shaken"
+        noise, noisy = f"{node.output[0]}.noise", f"{node.output[0]}.shaken"
         attributes: dict[str, Any] = {
             "mean": 0.0,
             "scale": NOISE * FLOAT32 * 256 * scale,
             "seed": float(seed + TRIES * found),
         }
-        added = [
+        nodes[-1:] = [
             onnx.helper.make_node("RandomNormalLike", [node.input[0]], [noise], **attributes),
-            onnx.helper.make_node("Add", [node.input[0], noise], [sum]),
+            onnx.helper.make_node("Add", [node.input[0], noise], [noisy]),
+            node,
         ]
-        at = nodes.index(node)
-        nodes[at:at] = added
-        node.input[0] = sum
+        node.input[0] = noisy
         found += 1
     if not found or any(tensor.data_location == onnx.TensorProto.EXTERNAL for tensor in proto.graph.initializer):
         return model
