@@ -192,17 +192,6 @@ MCP26_INLINE int64_t winograd_products(winograd_shape w, winograd_plan p, const 
 #define WINOGRAD_TOGETHER 4
 #define WINOGRAD_RESULT winograd_result
 #include "winograd_tiles.h"
-#undef WINOGRAD
-#undef WINOGRAD_ELEMENT
-#undef WINOGRAD_VECTOR
-#undef WINOGRAD_SCALAR
-#undef WINOGRAD_CONSTANTS
-#undef WINOGRAD_LANES
-#undef WINOGRAD_WIDTH
-#undef WINOGRAD_ROWS
-#undef WINOGRAD_PACKS
-#undef WINOGRAD_TOGETHER
-#undef WINOGRAD_RESULT
 
 /* y = epilogue(x * u). `scratch`: winograd_scratch(w) bytes, aligned as a vector. */
 MCP26_INLINE void winograd_f32(winograd_shape w, const float *x, const float *u, float *y, mcp26_epilogue epilogue,
@@ -290,17 +279,6 @@ MCP26_INLINE int64_t winograd_half_products(winograd_shape w, winograd_plan p, c
 #define WINOGRAD_TOGETHER HALF_EIGHT
 #define WINOGRAD_RESULT winograd_half_result
 #include "winograd_tiles.h"
-#undef WINOGRAD
-#undef WINOGRAD_ELEMENT
-#undef WINOGRAD_VECTOR
-#undef WINOGRAD_SCALAR
-#undef WINOGRAD_CONSTANTS
-#undef WINOGRAD_LANES
-#undef WINOGRAD_WIDTH
-#undef WINOGRAD_ROWS
-#undef WINOGRAD_PACKS
-#undef WINOGRAD_TOGETHER
-#undef WINOGRAD_RESULT
 
 /* y = epilogue(x * u), the bias taken from u; in_c is a multiple of HALF_EIGHT. `scratch`: winograd_half_scratch(w)
  * bytes. */

@@ -2,8 +2,9 @@
  *
  * WINOGRAD(name) is a function's name for the type. WINOGRAD_ELEMENT are stored, WINOGRAD_LANES of them computed in a
  * WINOGRAD_VECTOR; tiles of products are WINOGRAD_WIDTH columns wide and WINOGRAD_ROWS high, rows of them are packed
- * in runs of WINOGRAD_TOGETHER columns if WINOGRAD_PACKS. WINOGRAD_CONSTANTS are of WINOGRAD_SCALAR, WINOGRAD_RESULT is where results go.
- * The type brings WINOGRAD(constants_of), (load), (put), (products) and (store).
+ * in runs of WINOGRAD_TOGETHER columns if WINOGRAD_PACKS. WINOGRAD_CONSTANTS are of WINOGRAD_SCALAR, WINOGRAD_RESULT is
+ * where results go. The type brings WINOGRAD(constants_of), (load), (put), (products) and (store). None of these names is
+ * left defined.
  */
 
 /* factor * v + sum with one rounding. */
@@ -212,3 +213,15 @@ MCP26_INLINE void WINOGRAD(run)(winograd_shape w, const WINOGRAD_ELEMENT *x, con
         }
     }
 }
+
+#undef WINOGRAD
+#undef WINOGRAD_ELEMENT
+#undef WINOGRAD_VECTOR
+#undef WINOGRAD_SCALAR
+#undef WINOGRAD_CONSTANTS
+#undef WINOGRAD_LANES
+#undef WINOGRAD_WIDTH
+#undef WINOGRAD_ROWS
+#undef WINOGRAD_PACKS
+#undef WINOGRAD_TOGETHER
+#undef WINOGRAD_RESULT
