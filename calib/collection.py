@@ -10,7 +10,7 @@ import numpy as np
 from onnx import ModelProto, helper
 
 from mcpc.calibrator import Compiler, Progress
-from mcpc.errors import CalibrationError, McpcError
+from mcpc.errors import CalibrationError, McpcError, UsageError
 from mcpc.ir import Graph, Value
 from mcpc.onnx_writer import to_model
 from mcpc.pipeline import suggest
@@ -35,11 +35,12 @@ def collect(
     network, or what ``compiled`` makes of it where that is worth its time. ``progress`` is told the sample's index and
     their number (0: not known).
 
-    Raises CalibrationError E400: no such method, samples that do not fit or that the network refuses. A tensor without
-    a finite number gets no range; one whose range is far beyond what is usual is told with that.
+    Raises UsageError E001 where there is no such method, CalibrationError E400 for samples that do not fit or that the
+    network refuses. A tensor without a finite number gets no range; one whose range is far beyond what is usual is told
+    with that.
     """
     if method not in OBSERVERS:
-        raise CalibrationError("E400", f"there is no calibration method {method!r}", hint=suggest(method, OBSERVERS))
+        raise UsageError("E001", f"there is no calibration method {method!r}", hint=suggest(method, OBSERVERS))
     samples = open_samples(data, [value for value in graph.inputs if value.default is None])
     observers = {value.name: OBSERVERS[method]() for value in tensors}
     inner = [value for value in tensors if value.producer is not None]

@@ -135,6 +135,9 @@ def _ranges(graph: Graph, tensors: Sequence[Value], ctx: PassContext) -> RangeTa
     if table.ranges and not any(value.name in table.ranges for value in tensors):
         message = f"{table.data} has ranges of none of the {len(tensors)} tensors, {tensors[0].name!r} among them"
         raise CalibrationError("E400", message, hint="it was made for another network, or before other passes")
+    if table.samples:
+        source = f"{table.method} of {table.samples} samples of {table.data}"
+        ctx.decide("ranges", "calibrate", source + (f", run by {table.runner}" if table.runner else ""))
     for value in tensors:
         if value.name in table.usual and value.name in table.ranges:
             most, usual = table.ranges[value.name].magnitude, table.usual[value.name]

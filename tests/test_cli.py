@@ -105,6 +105,24 @@ def test_compile_options_reach_the_compiler(mcpc_run: Any, tmp_path: Path) -> No
     assert {".c", ".mcir", ".onnx"} <= kept
 
 
+def test_int8_from_the_command_line(mcpc_run: Any, tmp_path: Path) -> None:
+    images = digits.held_out()[0][:20]
+    np.savez(tmp_path / "images.npz", image=images)
+    first, second = tmp_path / "first.mcp26bin", tmp_path / "second.mcp26bin"
+    table = ("--calib-table", tmp_path / "ranges.json")
+    asked = ("compile", digits.MODEL, "--precision", "int8", *table)
+    result = mcpc_run(*asked, "--calib-data", tmp_path / "images.npz", "--calib-method", "percentile", "-o", first)
+    assert result.status == 0, result.err
+    assert "note: ranges: percentile of 20 samples of images.npz, run by " in result.err
+    again = mcpc_run(*asked, "-o", second)
+    assert again.status == 0 and "20 samples" in again.err
+    assert first.read_bytes() == second.read_bytes()
+    assert mcpc_run("selftest", second).status == 0
+    assert mcpc_run(*asked[:4]).status == 2  # neither data nor a table
+    assert mcpc_run(*asked, "--calib-data", tmp_path / "images.npz", "--calib-method", "max").status == 2
+    assert mcpc_run("compile", digits.MODEL, *table).status == 2  # for float32
+
+
 def test_no_golden_means_no_selftest(mcpc_run: Any, tmp_path: Path) -> None:
     output = tmp_path / "d.mcp26bin"
     assert mcpc_run("compile", digits.MODEL, "-o", output, "--no-golden", "-q").out == ""

@@ -195,11 +195,7 @@ def test_a_pipeline_that_quantises_by_itself_does_so_once(tmp_path: Path) -> Non
         ({"precision": "int8", "calib_data": []}, CalibrationError, "there are no samples"),
         ({"precision": "int8", "calib_data": [{"x": IMAGES[:1]}]}, CalibrationError, "there is no 'image'"),
         ({"precision": "int8", "calib_data": [{"image": IMAGES[:1] * np.nan}]}, CalibrationError, "not finite"),
-        (
-            {"precision": "int8", "calib_data": SAMPLES, "calib_method": "max"},
-            CalibrationError,
-            "no calibration method",
-        ),
+        ({"precision": "int8", "calib_data": SAMPLES, "calib_method": "max"}, UsageError, "no calibration method"),
         ({"precision": "int8", "calib_data": "missing.npz"}, CalibrationError, "no calibration data in missing.npz"),
         ({"precision": "int8", "calib_table": "missing.json"}, CalibrationError, "missing.json cannot be read"),
     ],

@@ -14,6 +14,16 @@ from mcpc.cli.options import EXISTING_FILE, NEW_FILE, json_option, read_bounds, 
 from mcpc.errors import UsageError
 from mcpc.units import size
 
+#: Decisions that are shown when they are made: all of a pass, or those of one kind.
+NOTED = (
+    "read",
+    "self-test",
+    ("halve", "keep"),
+    ("quantize", "calibrate"),
+    ("quantize", "keep"),
+    ("quantize", "outliers"),
+)
+
 
 @click.command("compile")
 @click.argument("model", type=EXISTING_FILE, metavar="MODEL.onnx")
@@ -38,8 +48,28 @@ from mcpc.units import size
 @click.option("--freeze-defaults", is_flag=True, help="Make constants of initializers that are also listed as inputs.")
 @click.option(
     "--precision",
-    type=click.Choice(["fp32", "fp16"]),
-    help="fp16: float16 weights, and float16 arithmetic where the target has it (default: the target's).",
+    type=click.Choice(["fp32", "fp16", "int8"]),
+    help="fp16: float16 weights, and float16 arithmetic where the target has it. int8: products of 8-bit integers, by "
+    "--calib-data (default: the target's).",
+)
+@click.option(
+    "--calib-data",
+    type=click.Path(exists=True, path_type=Path),
+    metavar="PATH",
+    help="Samples for int8: .npz by input name, a folder of .npz or .npy, or a .txt that lists images or .npy files.",
+)
+@click.option(
+    "--calib-method",
+    default="minmax",
+    show_default=True,
+    metavar="NAME",
+    help="Ranges by minmax, moving-average, percentile, entropy or mse.",
+)
+@click.option(
+    "--calib-table",
+    type=NEW_FILE,
+    metavar="FILE.json",
+    help="Where the ranges go; without --calib-data where they come from (TensorRT's and ONNX Runtime's tables too).",
 )
 @click.option(
     "--winograd",
@@ -78,6 +108,9 @@ def compile_(
     dims: tuple[str, ...],
     freeze_defaults: bool,
     precision: str | None,
+    calib_data: Path | None,
+    calib_method: str,
+    calib_table: Path | None,
     winograd: str,
     tune: bool,
     passes: str | None,
@@ -97,6 +130,7 @@ def compile_(
     Example:
       mcpc compile mobilenetv2.onnx --target rock5b -o mobilenetv2.mcp26bin
       mcpc compile bert.onnx --dim batch=1 --dim sequence=1..512
+      mcpc compile resnet50.onnx --precision int8 --calib-data images.txt
     """
     input_shapes, bounds = parse_shapes(shapes), read_bounds(dims)
 
@@ -113,6 +147,9 @@ def compile_(
             dims=bounds,
             freeze_defaults=freeze_defaults,
             precision=precision,
+            calib_data=calib_data,
+            calib_method=calib_method,
+            calib_table=calib_table,
             winograd=winograd,
             tune=tune,
             passes=passes,
@@ -129,7 +166,7 @@ def compile_(
         console.print_json({"output": str(path), "seconds": round(seconds, 3), **document})
     elif not quiet:
         for each in document["decisions"]:
-            if each["pass"] in ("read", "self-test") or (each["pass"], each["action"]) == ("halve", "keep"):
+            if each["pass"] in NOTED or (each["pass"], each["action"]) in NOTED:
                 click.echo(console.printable(f"note: {each['subject']}: {each['reason']}"), err=True)
         if verbose:
             _print_passes(document)

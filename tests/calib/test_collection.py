@@ -14,7 +14,7 @@ import mcpc
 from mcpc.calib import runner
 from mcpc.calib.collection import collect
 from mcpc.calibrator import Run
-from mcpc.errors import CalibrationError
+from mcpc.errors import CalibrationError, UsageError
 from mcpc.ir import DType, Graph, TensorType
 
 Array = np.ndarray[Any, Any]
@@ -102,7 +102,7 @@ def test_a_tensor_without_a_finite_number_gets_no_range() -> None:
 
 def test_unknown_methods_are_refused() -> None:
     graph = network()
-    with pytest.raises(CalibrationError, match="no calibration method 'minmex'") as caught:
+    with pytest.raises(UsageError, match="no calibration method 'minmex'") as caught:
         collect(graph, tensors(graph), [{"x": DATA[0]}], "minmex")
     assert "minmax" in caught.value.hint
 
