@@ -181,7 +181,8 @@ def test_there_have_to_be_ranges() -> None:
 
 
 def test_a_network_of_which_nothing_was_seen_stays_as_it_is() -> None:
-    (decision,) = quantized(RangeTable({}, samples=3)).decisions
+    source, decision = quantized(RangeTable({}, "minmax", 3, "x.npz", "onnxruntime")).decisions
+    assert source.action == "calibrate" and source.reason == "minmax of 3 samples of x.npz, run by onnxruntime"
     assert decision.action == "keep" and decision.reason == "float32: there is no range of x"
 
 
