@@ -45,6 +45,7 @@ def compile(
     calib_data: Any = None,
     calib_method: str = "minmax",
     calib_table: Path | str | None = None,
+    symmetric_activations: bool | None = None,
 ) -> Path:
     """Compile ``model`` (a path, or an ONNX file's bytes) for ``target`` into one file and return its path.
 
@@ -55,15 +56,16 @@ def compile(
     weights as float16 and lets targets that compute in float16 do so. "int8" has products of 8-bit integers
     (passes/quantize.py): ``calib_data`` (calib/samples.py) give the ranges of tensors by ``calib_method``
     (calib/observers.py), and ``calib_table`` is the file that these go to, or come from where there are no data; the
-    self-test is that of the network so quantised. ``winograd`` "off" leaves out convolution kernels that store more
-    numbers than the model has weights and round a little more. ``tune`` measures on this machine, which has to be the
-    target, the kernels that there are to choose between. ``passes`` is pipeline text that replaces the target's.
-    ``verify_passes`` compares with ONNX Runtime after each pass. ``emit`` is a folder that keeps the graph after each
-    pass and the generated C. ``golden`` cases are embedded for the self-test: that many on sampled inputs, or one for
-    each of the given inputs (arrays by name); None: one, where the model runs on sampled inputs (sizes and indices may
-    have to fit in ways that no shape shows). ``sign`` is a PEM file with an Ed25519 private key. ``jobs`` limits
-    compiler processes. ``progress`` is called with what is being done, its index and the number of stages. ``finish``
-    are passes that run behind the target's own.
+    self-test is that of the network so quantised. ``symmetric_activations`` is what a neural processor may want that
+    reads the same tensors (:class:`mcpc.target.Npu`; None: as the target's does). ``winograd`` "off" leaves out
+    convolution kernels that store more numbers than the model has weights and round a little more. ``tune`` measures on
+    this machine, which has to be the target, the kernels that there are to choose between. ``passes`` is pipeline text
+    that replaces the target's. ``verify_passes`` compares with ONNX Runtime after each pass. ``emit`` is a folder that
+    keeps the graph after each pass and the generated C. ``golden`` cases are embedded for the self-test: that many on
+    sampled inputs, or one for each of the given inputs (arrays by name); None: one, where the model runs on sampled
+    inputs (sizes and indices may have to fit in ways that no shape shows). ``sign`` is a PEM file with an Ed25519
+    private key. ``jobs`` limits compiler processes. ``progress`` is called with what is being done, its index and the
+    number of stages. ``finish`` are passes that run behind the target's own.
 
     Raises :class:`mcpc.errors.McpcError`; all problems of a model come together. A file at ``output`` is replaced only
     when all went well.
@@ -72,7 +74,7 @@ def compile(
         raise UsageError("E001", f"there is no precision {precision!r}", hint=f"known: {', '.join(PRECISIONS)}")
     if winograd not in WINOGRAD:
         raise UsageError("E001", f"winograd is {winograd!r}", hint=f"known: {', '.join(WINOGRAD)}")
-    description = plugins.find_target(target)
+    description = plugins.find_target(target).with_npu(symmetric=symmetric_activations)
     if tune:
         require_host(description)
     output = _output_path(model, output)

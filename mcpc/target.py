@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from mcpc import processor
-from mcpc.errors import TargetError
+from mcpc.errors import TargetError, UsageError
 from mcpc.kernel_class import KernelClass
 
 
@@ -62,14 +62,34 @@ class Measured:
     classes: tuple[str, ...]
 
 
+#: From a cache line to what the sections of a file start at.
+ALIGNMENTS = tuple(64 << i for i in range(11))
+
+#: What 8-bit weights are stored around: int8, or uint8 with this zero point.
+ZERO_POINT_BIASES = (0, 128)
+
+
+@dataclass(frozen=True)
+class Npu:
+    """What a neural processor beside the CPU wants of the tensors that both read. ``zero_point_bias`` is one of
+    :data:`ZERO_POINT_BIASES`. ``symmetric``: zero points of activations are in the middle of the type, or at 0 where
+    numbers of uint8 have no sign."""
+
+    zero_point_bias: int = 0
+    symmetric: bool = False
+
+    def __post_init__(self) -> None:
+        if self.zero_point_bias not in ZERO_POINT_BIASES:
+            raise ValueError(f"a zero-point bias is one of {ZERO_POINT_BIASES}, not {self.zero_point_bias!r}")
+
+
 @dataclass(frozen=True)
 class Target:
     """A target description. ``nr`` is the width of a packed weight panel in columns; all variants share it.
-    ``registers`` are vectors of 8 floats that a core has names for. ``launch_us`` is the cost of starting a step,
-    ``parallel_us`` that of handing it to the thread pool. ``measured``: None where all coefficients are the
-    description's.
-    ``precision`` is that of artifacts for which none is asked for;
-    ``half_arithmetic``: at float16 precision, this is what products compute in."""
+    ``registers`` are vectors of 8 floats that a core has names for. ``alignment``: bytes at a multiple of which every
+    tensor of weights starts. ``launch_us`` is the cost of starting a step, ``parallel_us`` that of handing it to the
+    thread pool. ``measured``: None where all coefficients are the description's. ``precision`` is that of artifacts for
+    which none is asked for; ``half_arithmetic``: at float16 precision, this is what products compute in."""
 
     name: str
     description: str
@@ -87,6 +107,7 @@ class Target:
     measured: Measured | None = None
     precision: str = "fp32"
     half_arithmetic: bool = False
+    npu: Npu = Npu()
 
     @property
     def big_core(self) -> Core:
@@ -98,6 +119,14 @@ class Target:
         if not self.triple.startswith(f"{processor.architecture()}-"):
             return None
         return next((variant for variant in self.variants if all(map(cpu_has, variant.features))), None)
+
+    def with_npu(self, **facts: Any) -> Target:
+        """This target with other facts about its neural processor, where they are not None. Raises UsageError E001."""
+        given = {name: value for name, value in facts.items() if value is not None}
+        try:
+            return dataclasses.replace(self, npu=dataclasses.replace(self.npu, **given))
+        except ValueError as error:
+            raise UsageError("E001", str(error)) from None
 
     def to_json(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
@@ -156,10 +185,13 @@ def read_target(path: Path, cpu_has: Callable[[str], bool]) -> Target:
         chosen = bases[0] if isinstance(base, str) else _first_that_runs(bases, path, cpu_has)
         table = {**dataclasses.asdict(chosen), **table}
     table["name"] = path.stem
+    if table.get("alignment", Target.alignment) not in ALIGNMENTS:
+        raise TargetError("E303", f"{path.name}: 'alignment' is one of {ALIGNMENTS}")
     table["cores"] = tuple(_core(core, path) for core in table.get("cores", ()))
     variants = [_fields(Variant, variant, path) for variant in table.get("variants", ())]
     table["variants"] = tuple(Variant(**{**v, "features": tuple(v.get("features", ()))}) for v in variants)
     try:
+        table["npu"] = Npu(**_fields(Npu, table.get("npu", {}), path))
         return Target(**_fields(Target, table, path))
-    except TypeError as error:
+    except (TypeError, ValueError) as error:
         raise TargetError("E303", f"{path.name}: {error}") from None

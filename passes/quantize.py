@@ -18,6 +18,7 @@ from mcpc.halves import PRECISION
 from mcpc.ir import DType, Graph, Node, TensorType, Value
 from mcpc.pipeline import Pass, PassContext
 from mcpc.ranges import Range, RangeTable
+from mcpc.target import Target
 
 from .integer import has_integer_form, weight_axis
 
@@ -51,7 +52,8 @@ class Quantize(Pass):
     The ranges of activations come from ``ctx.options["ranges"]``, which is called with the graph and the tensors that
     are asked for, and gives a RangeTable. Tensors of which one is some of another's numbers share a range, that of all.
     ``dtype`` is uint8 or int8. ``symmetric`` puts zero points in the middle of the type, or at 0 where numbers of uint8
-    have no sign. Raises CalibrationError E400 where there are no ranges, or those of another network.
+    have no sign, as it is wherever the target's neural processor wants that. Raises CalibrationError E400 where there
+    are no ranges, or those of another network.
 
     Control flow's bodies stay as they are, and so does a product whose activation was never seen with a finite number,
     or whose weights are not finite; a bias that is too large for its int32 stays float. All of this is recorded, as are
@@ -66,6 +68,7 @@ class Quantize(Pass):
 
     def __call__(self, graph: Graph, ctx: PassContext) -> Graph:
         graph.metadata[PRECISION] = "int8"
+        symmetric = self.symmetric or (isinstance(ctx.target, Target) and ctx.target.npu.symmetric)
         layers = [node for node in graph.nodes if has_integer_form(node) and _is_finite(node, ctx)]
         groups = _groups([node.inputs[0] for node in layers if node.inputs[0] is not None])
         table = _ranges(graph, [value for group in groups for value in group if _fixed(value) is None], ctx)
@@ -73,7 +76,8 @@ class Quantize(Pass):
         for group in groups:
             found = [each for value in group if (each := _fixed(value) or table.ranges.get(value.name)) is not None]
             if found:
-                scale = self.scale(Range(min(each.low for each in found), max(each.high for each in found)))
+                widest = Range(min(each.low for each in found), max(each.high for each in found))
+                scale = steps(widest, DType[self.dtype], symmetric)
                 scales.update(dict.fromkeys(group, scale))
         weights: Weights = {}
         places = {node: place for place, node in enumerate(graph.nodes)}
@@ -88,16 +92,6 @@ class Quantize(Pass):
                 _quantize_value(graph, value, scale, min(value.users, key=places.__getitem__))
         return graph
 
-    def scale(self, range: Range) -> Scale:
-        """Steps that reach both ends of ``range`` and 0, which is one of them."""
-        dtype = DType[self.dtype]
-        low, high = min(range.low, 0.0), max(range.high, 0.0)
-        least, most = (0, 255) if dtype is DType.uint8 else (-128, 127)
-        if self.symmetric and (low < 0 or dtype is DType.int8):
-            return Scale(_step(max(-low, high), 127), 128 + least, dtype)
-        step = _step(high - low, 255)
-        return Scale(step, int(np.clip(least + round(-low / step), least, most)), dtype)
-
 
 @dataclass(frozen=True)
 class Scale:
@@ -106,6 +100,16 @@ class Scale:
     step: float  # a float32
     zero: int
     dtype: DType
+
+
+def steps(range: Range, dtype: DType, symmetric: bool) -> Scale:
+    """Steps that reach both ends of ``range`` and 0, which is one of them."""
+    low, high = min(range.low, 0.0), max(range.high, 0.0)
+    least, most = (0, 255) if dtype is DType.uint8 else (-128, 127)
+    if symmetric and (low < 0 or dtype is DType.int8):
+        return Scale(_step(max(-low, high), 127), 128 + least, dtype)
+    step = _step(high - low, 255)
+    return Scale(step, int(np.clip(least + round(-low / step), least, most)), dtype)
 
 
 def _step(extent: float, steps: int) -> float:

@@ -110,7 +110,7 @@ def test_int8_from_the_command_line(mcpc_run: Any, tmp_path: Path) -> None:
     np.savez(tmp_path / "images.npz", image=images)
     first, second = tmp_path / "first.mcp26bin", tmp_path / "second.mcp26bin"
     table = ("--calib-table", tmp_path / "ranges.json")
-    asked = ("compile", digits.MODEL, "--precision", "int8", *table)
+    asked = ("compile", digits.MODEL, "--precision", "int8", "--symmetric-activations", *table)
     result = mcpc_run(*asked, "--calib-data", tmp_path / "images.npz", "--calib-method", "percentile", "-o", first)
     assert result.status == 0, result.err
     assert "note: ranges: percentile of 20 samples of images.npz, run by " in result.err

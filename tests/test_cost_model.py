@@ -122,3 +122,19 @@ def test_rates_are_checked(change: str, problem: str, tmp_path: Path) -> None:
     with pytest.raises(TargetError, match=f"{problem} key 'cores.rates") as caught:
         read_target(tmp_path / "mine.toml", lambda feature: True)
     assert caught.value.code == "E303"
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("alignment = 96", "alignment"),
+        ("npu = {zero_point_bias = 127}", "zero-point bias"),
+        ("npu = {zero_points = 128}", "unknown key 'zero_points'"),
+    ],
+)
+def test_facts_that_no_device_has(line: str, words: str, tmp_path: Path) -> None:
+    (tmp_path / "x86-64-v3.toml").write_text(Path(targets()["x86-64-v3"]).read_text())
+    (tmp_path / "mine.toml").write_text(f'inherits = "x86-64-v3"\n{line}\n')
+    with pytest.raises(TargetError, match=words) as caught:
+        read_target(tmp_path / "mine.toml", lambda feature: True)
+    assert caught.value.code == "E303"

@@ -18,8 +18,9 @@ from mcpc.ir import DType, Graph, Node, TensorType, Value
 from mcpc.ir_text import parse_graph
 from mcpc.judge import judge
 from mcpc.onnx_writer import to_model
-from mcpc.passes.quantize import Quantize
+from mcpc.passes.quantize import Quantize, steps
 from mcpc.pipeline import PassContext, parse_pipeline, run_pipeline
+from mcpc.plugins import find_target
 from mcpc.ranges import Range, RangeTable
 
 Array = np.ndarray[Any, Any]
@@ -43,7 +44,7 @@ PASSES = [Quantize(dtype, symmetric) for dtype in ("uint8", "int8") for symmetri
 @example(1e-3, 1e3)
 def test_steps_reach_both_ends_and_zero(quantize: Quantize, one: float, other: float) -> None:
     low, high = min(one, other), max(one, other)
-    scale = quantize.scale(Range(low, high))
+    scale = steps(Range(low, high), DType[quantize.dtype], bool(quantize.symmetric))
     least, most = (0, 255) if quantize.dtype == "uint8" else (-128, 127)
     assert scale.step == np.float32(scale.step) and scale.step >= TINY and np.isfinite(scale.step)
     assert least <= scale.zero <= most  # so 0 is one of the numbers
@@ -54,6 +55,16 @@ def test_steps_reach_both_ends_and_zero(quantize: Quantize, one: float, other: f
         assert scale.zero == (128 if quantize.dtype == "uint8" else 0)
         extent = 2 * max(-low, high)
     assert extent == 0 or scale.step <= max(extent / 254 * (1 + 2**-23), TINY)
+
+
+@pytest.mark.parametrize("symmetric", [False, True])
+def test_a_targets_neural_processor_may_want_symmetric_steps(symmetric: bool) -> None:
+    ranges = RangeTable({"x": Range(-1, 2), "y": Range(0, 2)})
+    target = find_target("host").with_npu(symmetric=symmetric)
+    ctx = PassContext(target=target, options={"ranges": lambda graph, tensors: ranges})
+    graph = run_pipeline(parse_graph(NETWORK), [Quantize()], ctx)
+    (point, *_) = [node.input(2) for node in graph.nodes if node.is_op("QuantizeLinear")]
+    assert point is not None and point.data == (128 if symmetric else 85)
 
 
 def test_ranges_beyond_float32_are_refused() -> None:

@@ -72,6 +72,12 @@ NOTED = (
     help="Where the ranges go; without --calib-data where they come from (TensorRT's and ONNX Runtime's tables too).",
 )
 @click.option(
+    "--symmetric-activations",
+    is_flag=True,
+    default=None,
+    help="Zero points of activations are 128, or 0 where there are no negative numbers (of int8: 0).",
+)
+@click.option(
     "--winograd",
     type=click.Choice(["auto", "off"]),
     default="auto",
@@ -111,6 +117,7 @@ def compile_(
     calib_data: Path | None,
     calib_method: str,
     calib_table: Path | None,
+    symmetric_activations: bool | None,
     winograd: str,
     tune: bool,
     passes: str | None,
@@ -150,6 +157,7 @@ def compile_(
             calib_data=calib_data,
             calib_method=calib_method,
             calib_table=calib_table,
+            symmetric_activations=symmetric_activations,
             winograd=winograd,
             tune=tune,
             passes=passes,

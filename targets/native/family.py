@@ -109,7 +109,7 @@ class NativeFamily:
         copies = [emit.copy_step(value, storage.output_value(value, i), target.nr) for value, i in storage.copies]
         steps = [*storage.steps, *copies]
         arena = Arena(storage.arena_buffers, graph.bounds)
-        weights, states = Weights(), States()
+        weights, states = Weights(target.alignment), States()
         typical, stored = typical_sizes(graph), weight_bytes(graph)
         phases = Phases(graph, steps, plan.entries)
         calls, records = [], []

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-ALIGNMENT = 64
 #: A shard is closed once it is this large; one tensor is never split.
 SHARD_BYTES = 16 << 20
 
@@ -15,10 +14,11 @@ Array = np.ndarray[Any, Any]
 
 
 class Weights:
-    """Collects arrays into shards; equal contents are stored once."""
+    """Collects arrays into shards, each at a multiple of ``alignment`` bytes; equal contents are stored once."""
 
-    def __init__(self, shard_bytes: int = SHARD_BYTES) -> None:
+    def __init__(self, alignment: int, shard_bytes: int = SHARD_BYTES) -> None:
         self.shards: list[list[Array]] = []
+        self._alignment = alignment
         self._size = 0
         self._limit = shard_bytes
         self._places: dict[bytes, tuple[int, int]] = {}
@@ -33,7 +33,7 @@ class Weights:
             self.shards.append([])
             self._size = 0
         place = len(self.shards) - 1, self._size
-        padding = -data.nbytes % ALIGNMENT
+        padding = -data.nbytes % self._alignment
         self.shards[-1] += [data, np.zeros(padding, np.uint8)]
         self._size += data.nbytes + padding
         self._places[key] = place
