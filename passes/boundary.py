@@ -14,17 +14,13 @@ from mcpc.ir import DType, Graph, Node, Value
 from mcpc.ops.context import same
 from mcpc.target import Target
 
-from .fused_node import ANCHORS
+from .fused_node import is_anchor
 
 #: Pointers that a loop keeps in registers, and operators after which a loop's body is long enough.
 MAX_OPERANDS, MAX_NODES = 12, 32
 
 #: Bytes of each operand that an epilogue has at hand: a tile of 12 rows and 32 columns of float32.
 TILE_BYTES = 12 * 32 * 4
-
-
-def is_anchor(node: Node) -> bool:
-    return node.is_op(*ANCHORS)
 
 
 def may_join(node: Node) -> bool:

@@ -10,8 +10,8 @@ from mcpc.pipeline import Pass, PassContext
 from mcpc.rewrite import control_flow_graphs
 from mcpc.target import Target
 
-from .boundary import Boundaries, Group, Limits, is_anchor, may_end, may_join
-from .fused_node import replace_by_fused
+from .boundary import Boundaries, Group, Limits, may_end, may_join
+from .fused_node import is_anchor, replace_by_fused
 from .kernel_time import KernelTimes
 from .partition import Partition, greedy, least_time
 from .recompute import recompute

@@ -6,9 +6,15 @@ from collections.abc import Sequence
 
 from mcpc import rewrite
 from mcpc.ir import Graph, Node, Value
+from mcpc.ops.quantize import has_packed_weights
 
-#: Operators that take what follows them into their own loop nest.
+#: Operators that take what follows them into their own loop nest; those on integers where their weights are packed.
 ANCHORS = ("Conv", "ConvTranspose", "Gemm", "MatMul", "LayerNormalization", "RMSNormalization")
+INTEGER_ANCHORS = ("ConvInteger", "MatMulInteger")
+
+
+def is_anchor(node: Node) -> bool:
+    return node.is_op(*ANCHORS) or (node.is_op(*INTEGER_ANCHORS) and has_packed_weights(node, node.inputs))
 
 
 def replace_by_fused(graph: Graph, group: Sequence[Node], kind: str) -> None:
@@ -24,7 +30,7 @@ def _body(name: str, group: Sequence[Node]) -> tuple[Graph, list[Value]]:
     body = Graph(name)
     inner: dict[int, Value] = {}
     operands: list[Value] = []
-    first = [node for node in group if node.is_op(*ANCHORS)]
+    first = [node for node in group if is_anchor(node)]
     outside = {id(value) for node in first for value in node.inputs if value is not None}
     made = {id(value) for node in group for value in node.outputs}
     for node in [*first, *group]:

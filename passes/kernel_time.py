@@ -8,7 +8,8 @@ from mcpc.cost_model import compute_us, memory_us, typical_sizes, value_at, weig
 from mcpc.ir import Graph, Node, Value
 from mcpc.target import Target
 
-from .boundary import Group, is_anchor
+from .boundary import Group
+from .fused_node import is_anchor
 
 #: Elements that an epilogue computes at once, along the columns of a product or the channels of a convolution.
 LANES = 8
@@ -98,6 +99,9 @@ class KernelTimes:
 def _columns(anchor: Node) -> int:
     """Columns of the tiles in which ``anchor`` leaves its result; 0 where it has none, or they are not known."""
     dims = anchor.output.type.shape or ()
-    axis = {"Conv": 1, "ConvTranspose": 1, "Gemm": -1, "MatMul": -1}.get(anchor.op)
+    axis = {
+        **dict.fromkeys(("Conv", "ConvTranspose", "ConvInteger"), 1),
+        **dict.fromkeys(("Gemm", "MatMul", "MatMulInteger"), -1),
+    }.get(anchor.op)
     size = dims[axis] if axis is not None and len(dims) > 1 else 0
     return size if isinstance(size, int) else 0

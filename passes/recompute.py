@@ -5,7 +5,8 @@ from __future__ import annotations
 from mcpc.ir import Graph, Node
 from mcpc.pipeline import PassContext
 
-from .boundary import Boundaries, Group, is_anchor, may_end
+from .boundary import Boundaries, Group, may_end
+from .fused_node import is_anchor
 from .kernel_time import KernelTimes
 from .partition import Partition
 

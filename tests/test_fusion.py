@@ -17,7 +17,8 @@ from mcpc.graph_check import check_graph
 from mcpc.ir import DType, Graph, Node, TensorType
 from mcpc.ir_text import parse_graph
 from mcpc.ops import infer_graph, is_elementwise
-from mcpc.passes.boundary import MAX_NODES, Boundaries, Group, Limits, is_anchor
+from mcpc.passes.boundary import MAX_NODES, Boundaries, Group, Limits
+from mcpc.passes.fused_node import is_anchor
 from mcpc.passes.kernel_time import KernelTimes
 from mcpc.passes.partition import Partition, greedy, least_time
 from mcpc.pipeline import Decision, PassContext, PipelineError, parse_pipeline, run_pipeline

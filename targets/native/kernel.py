@@ -259,6 +259,24 @@ class KernelBuilder:
         )
         return name
 
+    def finish(self) -> str:
+        """Define the function that computes the region's chain from 8 sums of integers and stores its result (the
+        byte_finish of gemm_i8.h), and return its name. The chain sees the sums as :meth:`epilogue_with` says."""
+        region, result = self.region, self.node.output.type
+        printer = Printer(lambda value: self._epilogue_operand(value, result, []))
+        printer.define(self.anchor.output, "sum")
+        for node in region.chain:
+            printer.node(node)
+        self.headers.append("vmath.h")
+        row = result.dims[result.order[-1]] if result.pitch is None else result.pitch
+        stored = printer.store(region.result, f"{self.output()} + m * {self.size(row)} + n", "lanes")
+        name = f"{self._prefix}_finish"
+        self.function(
+            f"MCP26_INLINE void {name}(v8i sum, const void *const *args, int64_t m, int64_t n, int64_t lanes) {{\n"
+            f"{indent([*printer.statements, stored])}\n}}"
+        )
+        return name
+
     def _epilogue_operand(self, value: Value, result: TensorType, fetched: list[str]) -> str:
         """C text of 8 elements of an operand; what fetches them, where each row has its own, goes to ``fetched``."""
         outer = self.region.outer(value)

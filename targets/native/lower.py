@@ -231,13 +231,14 @@ def unsuitable_epilogue(node: Node) -> str | None:
         return None
     result = node.output.type
     dtype = region.anchor.output.dtype
+    is_float = not region.anchor.is_op("ConvInteger", "MatMulInteger")  # those end in any type
     if dtype is DType.float64 or (region.anchor.is_op("Gemm", "MatMul") and dtype is not DType.float32):
         return f"a result of {dtype.name} has no epilogue"
     if region.anchor.is_op(*SPATIAL):
         result = result.with_layout(channels_last(len(result.dims)))
     if region.anchor.output.type.dims != result.dims:
         return "the chain changes the shape"
-    if result.dtype is not DType.float32:
+    if is_float and result.dtype is not DType.float32:
         return f"an epilogue gives float32, not {result.dtype.name}"
     own = {id(value) for value in region.anchor.inputs if value is not None}
     for inner in region.chain:

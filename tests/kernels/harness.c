@@ -104,10 +104,17 @@ MCP26_INLINE void run_gemm(const int64_t *n, void **p) {
               gemm_f32(n[0], n[1], n[2], p[0], n[3], p[1], p[4], n[4], bias_and_add, args, begin, end))
 }
 
+/* args: the result, the length of its rows. */
+MCP26_INLINE void store_sums(v8i sum, const void *const *args, int64_t m, int64_t n, int64_t lanes) {
+    v8i_store(OUT(int32_t, 0) + m * ARG(int64_t, 1)[0] + n, sum, lanes);
+}
+
 /* n: rows, columns, depth, signed, zero point, chunk. */
 MCP26_INLINE void run_gemm_i8(const int64_t *n, void **p) {
+    const void *args[] = {p[3], &n[1]};
     RUN_UNITS(gemm_i8_units(n[0], n[1]), n[5],
-              gemm_i8(n[0], n[1], n[2], ((byte_rows){p[0], n[3], (int32_t)n[4]}), p[1], p[2], p[3], p[4], begin, end))
+              gemm_i8(n[0], n[1], n[2], ((byte_rows){p[0], n[3], (int32_t)n[4]}), p[1], p[2], store_sums, args, p[4],
+                      begin, end))
 }
 
 /* n: rows, columns, depth, block, kind (int8, uint8 with zero points, int4), chunk. p: a, stored, scale, zero, scratch. */

@@ -6,8 +6,10 @@ import numpy as np
 
 from mcpc.ir import Dim, DType, Value, product
 from mcpc.ops.linear import convolution_of
+from mcpc.ops.quantize import has_packed_weights, signed_weights
 
 from ..kernel import Array, KernelBuilder, unsupported
+from ..region import Region
 from .conv import conv_shape
 from .registry import emits
 from .windows import window_shape
@@ -31,14 +33,18 @@ def factor(b: KernelBuilder, pointer: str, dtype: DType, zero: Value | None, cou
     return f"(byte_factor){{{pointer}, {int(dtype is DType.int8)}, {points}, {step}}}"
 
 
+def is_packed(region: Region) -> bool:
+    """Whether the anchor is a product of integers that gemm_i8.h takes."""
+    anchor = region.anchor
+    return anchor is not None and has_packed_weights(anchor, [region.outer(value) for value in anchor.inputs])
+
+
 @emits("MatMulInteger")
 def matmul(b: KernelBuilder) -> None:
     left, right = (b.outer(value) for value in b.anchor.inputs[:2])
     a, w = left.type.dims, right.type.dims
-    weights = _signed_weights(b)
-    zero = b.anchor.input(2)
-    if weights is not None and len(a) > 1 and _is_one(b, zero):
-        packed_matmul(b, left, weights, zero)
+    if is_packed(b.region):
+        packed_matmul(b)
         return
     *batch, rows, depth = (1, *a) if len(a) == 1 else a
     columns = 1 if len(w) == 1 else w[-1]
@@ -60,48 +66,37 @@ def matmul(b: KernelBuilder) -> None:
     b.units = f"matmul_i8_units({b.size(count)}, {b.size(rows)})"
 
 
-def _is_one(b: KernelBuilder, zero: Value | None) -> bool:
-    """Whether there is one zero point at most."""
-    return zero is None or b.outer(zero).type.elements == 1
-
-
-def _signed_weights(b: KernelBuilder) -> Array | None:
-    """Constant weights less their zero point, where these are signed bytes too."""
-    right, zero = b.outer(b.anchor.inputs[1]), b.anchor.input(3)
-    point = None if zero is None else b.outer(zero).data
-    is_conv = b.anchor.is_op("ConvInteger")
-    if right.data is None or (zero is not None and point is None) or (right.data.ndim != 2 and not is_conv):
-        return None
-    if point is not None and is_conv:  # one for all, or for each output channel
-        point = point.reshape(-1, *[1] * (right.data.ndim - 1))
-    numbers = right.data.astype(np.int16) - (0 if point is None else point.astype(np.int16))
-    fits = numbers.size == 0 or (numbers.min() >= -128 and numbers.max() <= 127)
-    return numbers.astype(np.int8) if fits else None
-
-
-def packed_matmul(b: KernelBuilder, left: Value, weights: Array, zero: Value | None) -> None:
+def packed_matmul(b: KernelBuilder) -> None:
     """The product with weights [K, N] in the layout of gemm_i8.h."""
+    weights = _weights(b)
     depth, columns = weights.shape
-    rows = product(left.type.dims[:-1])
+    rows = product(b.outer(b.anchor.inputs[0]).type.dims[:-1])
     b.label = "gemm of integers"
-    b.call("gemm_i8", *(rows, columns, depth), *_packed_operands(b, left, weights, zero))
+    b.call("gemm_i8", *(rows, columns, depth), *_packed_operands(b, weights))
     b.units = f"gemm_i8_units({b.size(rows)}, {columns})"
 
 
-def packed_conv(b: KernelBuilder, x: Value, weights: Array, zero: Value | None) -> None:
+def packed_conv(b: KernelBuilder) -> None:
     """A convolution of one group over one or two axes."""
-    window = convolution_of(b.anchor).window
+    weights, window = _weights(b), convolution_of(b.anchor).window
     inner = b.anchor.inputs[0]
     assert inner is not None
     shape = conv_shape(b, inner, window, 1)
     matrix = weights.reshape(*weights.shape[:2], -1).transpose(2, 1, 0).reshape(-1, len(weights))
     b.label = f"conv {'x'.join(map(str, window.kernel))} of integers"
-    b.call("conv_bytes", shape, *_packed_operands(b, x, matrix, zero))
+    b.call("conv_bytes", shape, *_packed_operands(b, matrix))
     b.units = f"conv_bytes_units({shape})"
 
 
-def _packed_operands(b: KernelBuilder, left: Value, weights: Array, zero: Value | None) -> tuple[str, ...]:
-    """What follows the sizes in a call of gemm_i8.h."""
+def _weights(b: KernelBuilder) -> Array:
+    weights = signed_weights(b.anchor, [b.region.outer(value) for value in b.anchor.inputs])
+    assert weights is not None
+    return weights
+
+
+def _packed_operands(b: KernelBuilder, weights: Array) -> tuple[str, ...]:
+    """What follows the sizes in a call of gemm_i8.h, for weights [K, N]."""
+    left, zero = b.outer(b.anchor.inputs[0]), b.anchor.input(2)
     depth, columns = weights.shape
     padded = np.zeros((-(-depth // 4) * 4, -(-columns // b.nr) * b.nr), np.int8)
     padded[:depth, :columns] = weights
@@ -113,7 +108,7 @@ def _packed_operands(b: KernelBuilder, left: Value, weights: Array, zero: Value 
         f"(byte_rows){{{b.input(left, 'void')}, {int(left.dtype is DType.int8)}, {point}}}",
         b.constant(np.ascontiguousarray(packed), "int8_t"),
         b.constant(padded.sum(0, dtype=np.int32), "int32_t"),
-        *(b.output(), f"(void *){b.worker_scratch}", "begin", "end"),
+        *(b.finish(), "args", f"(void *){b.worker_scratch}", "begin", "end"),
     )
 
 
@@ -126,11 +121,10 @@ def _batch(b: KernelBuilder, left_rank: int, right_rank: int) -> Dim:
 @emits("ConvInteger")
 def conv(b: KernelBuilder) -> None:
     x, w = b.outer(b.anchor.inputs[0]), b.outer(b.anchor.inputs[1])
-    convolution, zero, numbers = convolution_of(b.anchor), b.anchor.input(2), _signed_weights(b)
-    if numbers is not None and numbers.ndim <= 4 and convolution.groups == 1 and _is_one(b, zero):
-        packed_conv(b, x, numbers, zero)
+    if is_packed(b.region):
+        packed_conv(b)
         return
-    window = convolution.window
+    window = convolution_of(b.anchor).window
     shape = window_shape(b, x, [window.padding(axis, size)[0] for axis, size in enumerate(x.type.dims[2:])], False)
     if w.data is None:  # the layout pass puts output channels innermost
         weights = b.input(w, "void")

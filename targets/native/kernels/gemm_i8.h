@@ -1,5 +1,5 @@
 /* gemm_i8.h: exact products and convolutions of 8-bit activations with packed 8-bit weights, in sums of 32 bits that
- * wrap.
+ * wrap. What becomes of a sum is the finish's affair, and so is the type of the result.
  *
  * PACKED weights of [K, N], numbers of -128 ... 127, zero beyond K and N (k4 counts groups of four rows):
  *
@@ -41,6 +41,9 @@ enum { BYTE_SUMS = BYTE_TALL * BYTE_WIDTH * BYTE_PARTS, BYTE_UNITS = 8 };
 __attribute__((visibility("hidden"))) void mcp26_bytes(int64_t rows, int32_t *sums, const byte_left *left,
                                                        int64_t groups, const int8_t *b, int64_t panel_stride,
                                                        int64_t column);
+
+/* What becomes of 8 sums of row m, columns n ... n+7, of which `lanes` exist: it stores the results. */
+typedef void (*byte_finish)(v8i sum, const void *const *args, int64_t m, int64_t n, int64_t lanes);
 
 /* Activations: `zero` is what stands for 0. */
 typedef struct {
@@ -102,10 +105,10 @@ MCP26_INLINE void byte_put(byte_rows a, byte_left *tile, int64_t i, int64_t k, c
 /* What a kernel brings: row m of its left operand, all columns, as row i of a packed tile. */
 typedef void (*byte_source)(const void *left, byte_rows a, int64_t K, int64_t m, byte_left *tile, int64_t i);
 
-/* c[M][N] = (a - zero) x W. column_sums[ceil(N / MCP26_NR) * MCP26_NR]: the sums of the weights of each column. */
+/* finish((a - zero) x W). column_sums[ceil(N / MCP26_NR) * MCP26_NR]: the sums of the weights of each column. */
 MCP26_INLINE void byte_units_run(int64_t M, int64_t N, int64_t K, byte_rows a, byte_source source, const void *rows_of,
-                                 const int8_t *packed, const int32_t *column_sums, int32_t *c, void *scratch,
-                                 int64_t begin, int64_t end) {
+                                 const int8_t *packed, const int32_t *column_sums, byte_finish finish,
+                                 const void *const *args, void *scratch, int64_t begin, int64_t end) {
     int64_t strips = mcp26_ceil_div(N, BYTE_WIDTH), parts = gemm_i8_groups(M, N), groups = mcp26_ceil_div(K, 4);
     int64_t panel_stride = groups * MCP26_NR * 4;
     int32_t shift = BYTE_IS_WIDE || a.is_signed == BYTE_IS_SIGNED ? 0 : BYTE_IS_SIGNED ? -128 : 128;
@@ -119,9 +122,10 @@ MCP26_INLINE void byte_units_run(int64_t M, int64_t N, int64_t K, byte_rows a, b
             int32_t sums[BYTE_SUMS] __attribute__((aligned(64)));
             int64_t next = n + MCP26_NR < N ? panel_stride : 0; /* the last panel stands in for one that is not there */
             mcp26_bytes(rows, sums, left, groups, packed + n / MCP26_NR * panel_stride, next, n % MCP26_NR);
-            for (int64_t i = 0; i < rows; i++) {
-                for (int64_t j = 0; j < BYTE_WIDTH && n + j < N; j += 8) {
-                    int64_t lanes = mcp26_min(8, N - n - j);
+            for (int64_t j = 0; j < BYTE_WIDTH && n + j < N; j += 8) {
+                int64_t lanes = mcp26_min(8, N - n - j);
+                v8u correction = (v8u)v8i_splat(excess) * (v8u)v8i_load_all(column_sums + n + j);
+                MCP26_ROLL for (int64_t i = 0; i < rows; i++) {
                     const int32_t *at = sums + (i * BYTE_WIDTH + j) * BYTE_PARTS;
                     v8u sum = (v8u)v8i_load_all(at);
                     if (BYTE_PARTS == 2) {
@@ -129,8 +133,7 @@ MCP26_INLINE void byte_units_run(int64_t M, int64_t N, int64_t K, byte_rows a, b
                         sum = __builtin_shufflevector(sum, next, 0, 2, 4, 6, 8, 10, 12, 14) +
                               __builtin_shufflevector(sum, next, 1, 3, 5, 7, 9, 11, 13, 15);
                     }
-                    if (!BYTE_IS_WIDE) sum -= (v8u)v8i_splat(excess) * (v8u)v8i_load_all(column_sums + n + j);
-                    v8i_store(c + (m + i) * N + n + j, (v8i)sum, lanes);
+                    finish((v8i)(sum - correction), args, m + i, n + j, lanes);
                 }
             }
         }
@@ -141,10 +144,11 @@ MCP26_INLINE void gemm_i8_source(const void *left, byte_rows a, int64_t K, int64
     byte_put(a, tile, i, 0, (const uint8_t *)left + m * K, K);
 }
 
-/* c[M][N] = (a[M][K] - zero) x W. */
+/* finish((a[M][K] - zero) x W). */
 MCP26_INLINE void gemm_i8(int64_t M, int64_t N, int64_t K, byte_rows a, const int8_t *packed,
-                          const int32_t *column_sums, int32_t *c, void *scratch, int64_t begin, int64_t end) {
-    byte_units_run(M, N, K, a, gemm_i8_source, a.data, packed, column_sums, c, scratch, begin, end);
+                          const int32_t *column_sums, byte_finish finish, const void *const *args, void *scratch,
+                          int64_t begin, int64_t end) {
+    byte_units_run(M, N, K, a, gemm_i8_source, a.data, packed, column_sums, finish, args, scratch, begin, end);
 }
 
 /* One output pixel's window. */
@@ -165,12 +169,12 @@ MCP26_INLINE void conv_bytes_source(const void *left, byte_rows a, int64_t K, in
 
 MCP26_INLINE int64_t conv_bytes_units(conv_shape s) { return gemm_i8_units(s.batch * s.out_h * s.out_w, s.out_c); }
 
-/* y[pixels][out_c] = (x - zero) * w over NHWC (conv.h), one group; beyond the edge x is zero. Weights: K = kernel_h *
- * kernel_w * in_c in this order. */
-MCP26_INLINE void conv_bytes(conv_shape s, byte_rows x, const int8_t *packed, const int32_t *column_sums, int32_t *y,
-                             void *scratch, int64_t begin, int64_t end) {
+/* finish((x - zero) * w), pixel by channel, over NHWC (conv.h), one group; beyond the edge x is zero. Weights: K =
+ * kernel_h * kernel_w * in_c in this order. */
+MCP26_INLINE void conv_bytes(conv_shape s, byte_rows x, const int8_t *packed, const int32_t *column_sums,
+                             byte_finish finish, const void *const *args, void *scratch, int64_t begin, int64_t end) {
     byte_units_run(s.batch * s.out_h * s.out_w, s.out_c, s.kernel_h * s.kernel_w * s.in_c, x, conv_bytes_source, &s,
-                   packed, column_sums, y, scratch, begin, end);
+                   packed, column_sums, finish, args, scratch, begin, end);
 }
 
 #endif
