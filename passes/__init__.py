@@ -13,6 +13,7 @@ from .halve import Halve
 from .integer import Integer
 from .lookup import Lookup
 from .narrow import Narrow
+from .propagate import Propagate
 from .quantize import Quantize
 from .simplify import Simplify
 
@@ -30,6 +31,7 @@ PASSES: dict[str, type[Pass]] = {
         Halve,
         Widen,
         Quantize,
+        Propagate,
         Integer,
         FuseAttention,
         Fuse,

@@ -18,12 +18,16 @@ from mcpc.rewrite import control_flow_graphs, made_by, remove_dead, substitute
 
 Array = np.ndarray[Any, Any]
 
+#: Operators that multiply what may be integers.
+PRODUCTS = ("MatMul", "Gemm", "Conv")
+
 
 @dataclass(frozen=True)
 class Integer(Pass):
     """MatMul, Gemm without alpha and beta, and Conv of one group, of a tensor with one scale and constant weights with
-    one scale a column (output channel) whose zero point is the middle of their type. A convolution needs channels that
-    are a multiple of the four bytes that are multiplied at once."""
+    one scale a column (output channel) that are signed bytes, less their zero point. A convolution needs channels that
+    are a multiple of the four bytes that are multiplied at once. Floats of 16 bits on the way from the integers to the
+    product round nothing then. Products of quantised tensors that stay floats are recorded, with the reason."""
 
     name: ClassVar[str] = "integer"
 
@@ -31,7 +35,7 @@ class Integer(Pass):
         for inner in control_flow_graphs(graph):
             with inner.edit():
                 for node in list(inner.nodes):
-                    if node.is_op("MatMul", "Gemm", "Conv"):
+                    if node.is_op(*PRODUCTS):
                         _rewrite(inner, node, ctx)
         return graph
 
@@ -50,9 +54,15 @@ class _Right:
 
 
 def _rewrite(graph: Graph, node: Node, ctx: PassContext) -> None:
-    left, right = _left(node), _right(node)
-    if left is None or right is None or node.output.dtype is not DType.float32:
+    operands = [_dequantize(value) for value in node.inputs[:2]]
+    if not any(operands) or node.output.dtype is not DType.float32:
         return
+    left, right = _left(operands[0]), _right(node)
+    for obstacle in (left, right):
+        if isinstance(obstacle, str):
+            ctx.decide(node, "keep", f"float32: {obstacle}")
+            return
+    assert isinstance(left, _Left) and isinstance(right, _Right)
 
     product = "ConvInteger" if node.is_op("Conv") else "MatMulInteger"
 
@@ -65,7 +75,10 @@ def _rewrite(graph: Graph, node: Node, ctx: PassContext) -> None:
 
     weights = graph.constant(f"{node.output.name}.stored", right.stored)
     scale = graph.constant(f"{node.output.name}.scale", left.scale * right.scale)
-    sums = add(product, left.stored, weights, left.zero, **(node.attrs if node.is_op("Conv") else {}))
+    zero = left.zero
+    if zero is not None and zero.data is not None and zero.data.ndim:  # a vector is one number a row
+        zero = graph.constant(zero.name, zero.data.reshape(()))
+    sums = add(product, left.stored, weights, zero, **(node.attrs if node.is_op("Conv") else {}))
     result = add("Mul", add("Cast", sums, to=DType.float32), scale)
     bias = _bias(graph, node)
     if bias is not None and node.is_op("Conv"):  # in a shape that broadcasts to the result
@@ -94,55 +107,93 @@ def _bias(graph: Graph, node: Node) -> Value | None:
     return graph.constant(bias.name, data.astype(np.float32) * scale)
 
 
-def _left(node: Node) -> _Left | None:
-    dequantize = made_by(node.inputs[0], "DequantizeLinear")
+def _dequantize(value: Value | None) -> Node | None:
+    """The DequantizeLinear that makes ``value``, whatever float types it has been cast to since."""
+    cast = made_by(value, "Cast")
+    if cast is not None and cast.inputs[0] is not None and cast.inputs[0].dtype.is_float:
+        return _dequantize(cast.inputs[0])
+    return made_by(value, "DequantizeLinear")
+
+
+def _left(dequantize: Node | None) -> _Left | str:
+    """What is multiplied with weights; a text where it cannot be, which says why."""
     if dequantize is None:
-        return None
+        return "its left operand is not quantised"
     stored, scale, zero = (dequantize.input(index) for index in range(3))
-    if stored is None or stored.dtype not in (DType.int8, DType.uint8) or stored.is_constant:
-        return None
-    if stored.type.rank is None or stored.type.rank < 2 or scale is None or scale.data is None or scale.data.size != 1:
-        return None
+    if stored is None or stored.dtype not in (DType.int8, DType.uint8):
+        return f"its left operand is {'computed' if stored is None else stored.dtype.name}"
+    if stored.is_constant:
+        return "its left operand is constant"
+    if stored.type.rank is None or stored.type.rank < 2:
+        return "its left operand is no matrix"
+    if scale is None or scale.data is None or scale.data.size != 1:
+        return "its left operand has no constant scale for the whole tensor"
     if zero is not None and (zero.data is None or zero.data.size != 1):
-        return None
-    if zero is not None and zero.type.rank:  # one number a row is meant where it is a vector
-        return None
-    return _Left(stored, scale.data.reshape(()), zero)
+        return "its left operand has no constant zero point for the whole tensor"
+    return _Left(stored, scale.data.astype(np.float32).reshape(()), zero)
 
 
-def _right(node: Node) -> _Right | None:
-    dequantize = made_by(node.inputs[1], "DequantizeLinear")
-    if dequantize is None or dequantize.attrs.get("block_size", 0) or not _is_plain(node):
-        return None
+def _right(node: Node) -> _Right | str:
+    """The weights of a product; a text where there are none, which says why."""
+    if form := _obstacle(node):
+        return form
+    dequantize = _dequantize(node.inputs[1])
+    if dequantize is None:
+        return "its right operand is not quantised"
+    if dequantize.attrs.get("block_size", 0):
+        return "its weights have scales of blocks"
     data, scale, zero = (None if (value := dequantize.input(index)) is None else value.data for index in range(3))
-    if data is None or scale is None or scale.dtype != np.float32 or data.dtype not in (np.int8, np.uint8):
-        return None
-    if data.ndim not in ((3, 4) if node.is_op("Conv") else (2,)):
-        return None
-    middle = 128 if data.dtype == np.uint8 else 0
-    if not ((np.zeros((), data.dtype) if zero is None else zero) == middle).all():
-        return None
-    if scale.size != 1 and int(dequantize.attrs.get("axis", 1)) % data.ndim != weight_axis(node):
-        return None
-    is_transposed = not node.is_op("Conv") and weight_axis(node) == 0
-    signed = (data.astype(np.int16) - middle).astype(np.int8)
+    if data is None or scale is None or (dequantize.input(2) is not None and zero is None):
+        return "its right operand is not constant"
+    if data.dtype not in (np.int8, np.uint8):
+        return f"its weights are {DType.of(data).name}"
+    if form := _rank_obstacle(node, data):
+        return form
+    axis, is_one = weight_axis(node), scale.size == 1 and (zero is None or zero.size == 1)
+    if not is_one and int(dequantize.attrs.get("axis", 1)) % data.ndim != axis:
+        return "its weights have scales of input channels"
+    shifted = data.astype(np.int16)
+    if zero is not None:
+        shifted -= np.expand_dims(zero.astype(np.int16).reshape(-1), _others(data.ndim, axis))
+    signed = shifted.astype(np.int8)
+    if (signed != shifted).any():
+        return "its weights less their zero point are no signed bytes"
+    is_transposed = not node.is_op("Conv") and axis == 0
+    scale = scale.astype(np.float32)
     scales = scale.reshape(-1, *[1] * (data.ndim - 2)) if scale.size > 1 else scale.reshape(())
     return _Right(np.ascontiguousarray(signed.T) if is_transposed else signed, scales)
 
 
-def has_integer_form(node: Node) -> bool:
-    """Whether this product of floats, of an activation and constant weights, becomes one of integers when both are
-    quantised."""
-    if not node.is_op("MatMul", "Gemm", "Conv"):
-        return False
+def _others(rank: int, axis: int) -> tuple[int, ...]:
+    return tuple(each for each in range(rank) if each != axis)
+
+
+def float_reason(node: Node) -> str:
+    """Why a product of floats would stay one if its left operand was quantised, and its right one, which may be
+    already; empty where it would not."""
     left, right, bias = node.inputs[0], node.inputs[1], node.input(2)
-    if left is None or right is None or left.dtype is not DType.float32 or left.is_constant:
-        return False
-    if right.data is None or right.data.dtype != np.float32 or (bias is not None and bias.data is None):
-        return False
-    if (left.type.rank or 0) < 2 or right.data.ndim not in ((3, 4) if node.is_op("Conv") else (2,)):
-        return False
-    return _is_plain(node)
+    if left is None or right is None or left.dtype is not DType.float32:
+        return "it multiplies no numbers of float32"
+    if left.is_constant:
+        return "its left operand is constant"
+    if (left.type.rank or 0) < 2:
+        return "its left operand is no matrix"
+    if bias is not None and bias.data is None:
+        return "its bias is not constant"
+    if right.data is None:
+        weights = _right(node)
+        return weights if isinstance(weights, str) else ""
+    if right.data.dtype != np.float32:
+        return f"its weights are {right.dtype.name}"
+    return _obstacle(node) or _rank_obstacle(node, right.data)
+
+
+def stored_steps(node: Node) -> Array:
+    """The scale of each column of weights that are stored as integers: float32 [columns]."""
+    weights = _right(node)
+    assert isinstance(weights, _Right)
+    columns = weights.stored.shape[0 if node.is_op("Conv") else 1]
+    return np.broadcast_to(weights.scale.reshape(-1), (columns,)).copy()
 
 
 def weight_axis(node: Node) -> int:
@@ -150,10 +201,20 @@ def weight_axis(node: Node) -> int:
     return 0 if node.is_op("Conv") or (node.is_op("Gemm") and node.attrs.get("transB", 0)) else 1
 
 
-def _is_plain(node: Node) -> bool:
+def _rank_obstacle(node: Node, weights: Array) -> str:
+    return "" if weights.ndim in ((3, 4) if node.is_op("Conv") else (2,)) else f"its weights have {weights.ndim} axes"
+
+
+def _obstacle(node: Node) -> str:
+    """What in its attributes and shapes keeps a product from being one of integers; empty where nothing does."""
     if node.is_op("Conv"):
         weights = node.inputs[1]
         channels = weights.type.dims[1] if weights is not None and weights.type.rank else 0
-        return node.attrs.get("group", 1) == 1 and isinstance(channels, int) and channels % 4 == 0
+        if node.attrs.get("group", 1) != 1:
+            return f"it has {node.attrs['group']} groups"
+        return (
+            "" if isinstance(channels, int) and channels % 4 == 0 else f"{channels} input channels are no multiple of 4"
+        )
     usual = {"alpha": 1.0, "beta": 1.0, "transA": 0} if node.is_op("Gemm") else {}
-    return all(node.attrs.get(name, value) == value for name, value in usual.items())
+    changed = [name for name, value in usual.items() if node.attrs.get(name, value) != value]
+    return f"it has {' and '.join(changed)}" if changed else ""

@@ -20,7 +20,7 @@ from mcpc.pipeline import Pass, PassContext
 from mcpc.ranges import Range, RangeTable
 from mcpc.target import Target
 
-from .integer import has_integer_form, weight_axis
+from .integer import PRODUCTS, float_reason, stored_steps, weight_axis
 
 Array = np.ndarray[Any, Any]
 
@@ -69,7 +69,7 @@ class Quantize(Pass):
     def __call__(self, graph: Graph, ctx: PassContext) -> Graph:
         graph.metadata[PRECISION] = "int8"
         symmetric = self.symmetric or (isinstance(ctx.target, Target) and ctx.target.npu.symmetric)
-        layers = [node for node in graph.nodes if has_integer_form(node) and _is_finite(node, ctx)]
+        layers = [node for node in graph.nodes if _is_layer(node, ctx)]
         groups = _groups([node.inputs[0] for node in layers if node.inputs[0] is not None])
         table = _ranges(graph, [value for group in groups for value in group if _fixed(value) is None], ctx)
         scales: dict[Value, Scale] = {}
@@ -117,11 +117,16 @@ def _step(extent: float, steps: int) -> float:
     return float(np.float32(max(extent / steps, _TINY))) if extent > 0 else 1.0
 
 
-def _is_finite(node: Node, ctx: PassContext) -> bool:
-    if all(value is None or value.data is None or np.isfinite(value.data).all() for value in node.inputs):
-        return True
-    ctx.decide(node, "keep", "float32: its weights are not finite")
-    return False
+def _is_layer(node: Node, ctx: PassContext) -> bool:
+    """Whether a node is a product whose operands are quantised; says of other products why they are not."""
+    if not node.is_op(*PRODUCTS):
+        return False
+    reason = float_reason(node)
+    if not reason and not all(v is None or v.data is None or np.isfinite(v.data).all() for v in node.inputs):
+        reason = "its weights are not finite"
+    if reason:
+        ctx.decide(node, "keep", f"float32: {reason}")
+    return not reason
 
 
 def _fixed(value: Value) -> Range | None:
@@ -216,7 +221,8 @@ def _quantize_constants(graph: Graph, node: Node, scale: Scale, weights: Weights
 
 
 def _quantize_weight(graph: Graph, node: Node, weight: Value, axis: int) -> tuple[Value, Array]:
-    assert weight.data is not None
+    if weight.data is None:  # stored as integers already
+        return weight, stored_steps(node)
     others = tuple(each for each in range(weight.data.ndim) if each != axis)
     largest = np.abs(weight.data).max(axis=others, initial=0.0)
     steps = np.array([_step(float(each), 127) for each in largest], np.float32)
