@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +18,7 @@ from mcpc.ranges import Range, RangeTable
 
 from .observers import FAR, OBSERVERS
 from .runner import Runner
-from .samples import Data, open_samples
+from .samples import Data, Feeds, open_samples
 
 
 def collect(
@@ -29,11 +29,12 @@ def collect(
     *,
     compiled: Compiler | None = None,
     progress: Progress | None = None,
+    seen: Callable[[Feeds], None] | None = None,
 ) -> RangeTable:
     """The ranges of float ``tensors`` of ``graph`` while it runs on the samples in ``data``, by the observers called
     ``method``. Memory is that of one sample and of the observers, however many samples there are. ONNX Runtime runs the
     network, or what ``compiled`` makes of it where that is worth its time. ``progress`` is told the sample's index and
-    their number (0: not known).
+    their number (0: not known), ``seen`` is given every sample.
 
     Raises UsageError E001 where there is no such method, CalibrationError E400 for samples that do not fit or that the
     network refuses. A tensor without a finite number gets no range; one whose range is far beyond what is usual is told
@@ -50,6 +51,8 @@ def collect(
     with tempfile.TemporaryDirectory() as folder:
         runner = Runner(model, names, samples.count, compiled, Path(folder))
         for feeds in samples.each():
+            if seen is not None:
+                seen(feeds)
             if progress is not None:
                 progress(f"calibrate with {runner.name}", count, samples.count or 0)
             try:

@@ -35,8 +35,10 @@ class Calibrator(Protocol):
         *,
         compiled: Compiler | None = None,
         progress: Progress | None = None,
+        seen: Callable[[dict[str, Array]], None] | None = None,
     ) -> RangeTable:
-        """The ranges of ``tensors`` while ``graph`` runs on the samples in ``data``. Raises CalibrationError E400."""
+        """The ranges of ``tensors`` while ``graph`` runs on the samples in ``data``, each of which is also given to
+        ``seen``. Raises CalibrationError E400."""
         ...
 
     def load(self, path: Path) -> RangeTable:

@@ -11,7 +11,7 @@ import numpy as np
 from mcpc._schema import BufferT, StepT
 from mcpc.artifact import Code
 from mcpc.errors import ModelError
-from mcpc.ir import Dim, Graph
+from mcpc.ir import Dim, Graph, Node
 from mcpc.kernel_class import KernelClass
 from mcpc.ops import OpDef
 from mcpc.pipeline import Pass, PassContext
@@ -69,6 +69,11 @@ class Family(Protocol):
         """What may be measured: kernels by name, and for each the steps that can take it, by their names.
         :meth:`build` takes a kernel that ``ctx.options["kernel"]`` names where it can, and chooses by
         ``ctx.options["times"]`` (:mod:`mcpc.tuning`)."""
+        ...
+
+    def predict(self, graph: Graph, target: Target, ctx: PassContext) -> list[tuple[Node, float]]:
+        """The nodes that become steps and the microseconds that each is predicted to take on one core, at usual sizes,
+        as :meth:`build` states them in its steps; nothing is compiled."""
         ...
 
     def build(self, graph: Graph, target: Target, ctx: PassContext, jobs: int | None) -> Build:

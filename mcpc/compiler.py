@@ -16,6 +16,8 @@ from mcpc.golden_cases import default_case, golden_cases
 from mcpc.metadata import add_defaults, metadata
 from mcpc.pipeline import Pass, PassContext, parse_pipeline, run_pipeline
 from mcpc.precision import PRECISIONS, Ranges, judged, rounded
+from mcpc.quantisation import quantise
+from mcpc.ranges import RangeTable
 from mcpc.size_options import Bound, Shape
 from mcpc.tuning import measured_times, require_host
 
@@ -44,8 +46,9 @@ def compile(
     finish: Sequence[Pass] = (),
     calib_data: Any = None,
     calib_method: str = "minmax",
-    calib_table: Path | str | None = None,
+    calib_table: Path | str | RangeTable | None = None,
     symmetric_activations: bool | None = None,
+    layer_precisions: Mapping[str, str] | None = None,
 ) -> Path:
     """Compile ``model`` (a path, or an ONNX file's bytes) for ``target`` into one file and return its path.
 
@@ -56,7 +59,8 @@ def compile(
     weights as float16 and lets targets that compute in float16 do so. "int8" has products of 8-bit integers
     (passes/quantize.py): ``calib_data`` (calib/samples.py) give the ranges of tensors by ``calib_method``
     (calib/observers.py), and ``calib_table`` is the file that these go to, or come from where there are no data; the
-    self-test is that of the network so quantised. ``symmetric_activations`` is what a neural processor may want that
+    self-test is that of the network so quantised. ``layer_precisions`` has "fp32" for layers, by the names of nodes,
+    that are not to be quantised. ``symmetric_activations`` is what a neural processor may want that
     reads the same tensors (:class:`mcpc.target.Npu`; None: as the target's does). ``winograd`` "off" leaves out
     convolution kernels that store more numbers than the model has weights and round a little more. ``tune`` measures on
     this machine, which has to be the target, the kernels that there are to choose between. ``passes`` is pipeline text
@@ -87,7 +91,7 @@ def compile(
     ranges.check(series)
     ctx = PassContext(
         target=description,
-        options={"winograd": winograd, "ranges": ranges},
+        options={"winograd": winograd, "ranges": ranges, "layer_precisions": layer_precisions or {}},
         emit=Path(emit) if emit is not None else None,
         verify_passes=verify_passes,
         progress=progress,
@@ -102,7 +106,7 @@ def compile(
         problems.errors.extend(family.declined(graph))
     problems.raise_if_any()
     first, rest = judged(series)
-    graph = run_pipeline(graph, first, ctx) if first else graph
+    graph = quantise(graph, first, rest, family, ranges, ctx) if first else graph
     reference = onnx_writer.to_model(graph).SerializeToString() if golden != 0 else b""
     graph = run_pipeline(graph, [*rest, *family.passes(description), *finish], ctx)
     if tune:

@@ -8,6 +8,14 @@ from itertools import groupby
 from typing import Any
 
 from mcpc.decision_table import Cells, Total
+from mcpc.precision_table import (
+    LAYER_HEADERS,
+    LAYER_NUMBERS,
+    OUTPUT_HEADERS,
+    OUTPUT_NUMBERS,
+    layer_cells,
+    output_cells,
+)
 from mcpc.units import duration, size
 
 Document = dict[str, Any]
@@ -26,6 +34,7 @@ def render(document: Document) -> str:
         _memory_plan(document),
         "<h2>Steps</h2><p>In the order they run. Bars: predicted time and least memory traffic.</p>",
         _steps(document["steps"]),
+        *_precision(document["precision"]),
         "<h2>Decisions</h2><p>Of a boundary between two operators: the predicted times of two kernels and of one.</p>",
         _decisions(document["decisions"]),
         "<h2>Passes</h2>",
@@ -142,6 +151,19 @@ def _memory_plan(document: Document) -> str:
         f'<svg viewBox="0 0 {width} {height + bottom}" role="img" aria-label="{caption}">{"".join(shapes)}</svg>'
         f"<p>{caption}</p>"
     )
+
+
+def _precision(precision: Document) -> list[str]:
+    """Nothing where no network of floats was quantised."""
+    if not precision["layers"]:
+        return []
+    return [
+        "<h2>Precision</h2><p>What each layer computes in; what is left of its results, in the network and from exact "
+        "inputs; its predicted time in floats and in integers.</p>",
+        *(f"<p>{escape(each['verdict'])}: {escape(each['reason'])}</p>" for each in precision["network"]),
+        _table(LAYER_HEADERS, map(layer_cells, precision["layers"]), numeric=LAYER_NUMBERS),
+        _table(OUTPUT_HEADERS, map(output_cells, precision["outputs"]), numeric=OUTPUT_NUMBERS),
+    ]
 
 
 def _decisions(decisions: Sequence[Document]) -> str:

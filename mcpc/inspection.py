@@ -10,6 +10,7 @@ from mcpc import dtypes
 from mcpc._schema import MetaT, TensorT
 from mcpc.artifact import Artifact
 from mcpc.container import Kind
+from mcpc.layer_precision import precision_in
 
 #: The parts of :func:`inspect`'s result that ``mcpc inspect --section`` shows, as its keys.
 SECTIONS: dict[str, tuple[str, ...]] = {
@@ -21,6 +22,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
     ),
     "steps": ("steps",),
     "fusion": ("decisions",),
+    "precision": ("precision",),
     "memory": ("arena_bytes", "live_set_bytes", "state_bytes", "scratch_bytes", "unbounded", "buffers"),
     "shards": ("shards",),
     "provenance": ("provenance", "passes"),
@@ -36,6 +38,7 @@ def inspect(path: str | os.PathLike[str]) -> dict[str, Any]:
         meta, container = artifact.meta, artifact.container
         sizes = [section.size for section in container.sections]
         steps = [_step(index, step) for index, step in enumerate(meta.steps or [])]
+        decisions = _decisions(meta)
         return {
             "model_name": meta.modelName,
             "target": meta.target,
@@ -70,7 +73,8 @@ def inspect(path: str | os.PathLike[str]) -> dict[str, Any]:
                 for code in meta.code or []
             ],
             "steps": steps,
-            "decisions": _decisions(meta),
+            "decisions": decisions,
+            "precision": precision_in(decisions),
             "passes": [
                 {
                     "name": each.name,

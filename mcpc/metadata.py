@@ -22,6 +22,9 @@ from mcpc.target import Target
 #: The packages whose versions an artifact states, since they may change its bytes.
 PACKAGES = ("mcpc", "onnx", "onnxruntime", "numpy", "ziglang")
 
+#: The key of an artifact's provenance that says that zero points are as :class:`mcpc.target.Npu` calls symmetric.
+SYMMETRIC = "target.npu.symmetric"
+
 #: Default values of inputs start at multiples of this many bytes.
 DEFAULT_ALIGNMENT = 64
 
@@ -33,6 +36,7 @@ def metadata(graph: Graph, target: Target, build: Build, ctx: PassContext) -> Me
         **{f"version.{name}": version(name) for name in PACKAGES},
         "target": target.name,
         "target.coefficients": digest(target),
+        **({SYMMETRIC: "true"} if target.npu.symmetric else {}),
         **({"target.measured": target.measured.date} if target.measured is not None else {}),
         **graph.metadata,
     }

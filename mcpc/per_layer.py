@@ -6,6 +6,7 @@ step as one more output. Its code, kernels and fusions are those of the artifact
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,23 +17,34 @@ import numpy as np
 
 from mcpc.artifact import Artifact
 from mcpc.comparison import RTOL, Comparison, compare
+from mcpc.cost_model import leaves
 from mcpc.errors import UsageError
+from mcpc.fidelity import Fidelity, fidelity
 from mcpc.halves import coarser
+from mcpc.inspection import inspect
 from mcpc.ir import Graph
+from mcpc.layer_precision import ACCUMULATED, TIMES
+from mcpc.metadata import SYMMETRIC
 from mcpc.pipeline import Pass, PassContext, describe
 from mcpc.sensitivity import coarsest_rounding, tolerances
+from mcpc.tensor_scales import STORED, ranges_in, scales_in
 
 Array = np.ndarray[Any, Any]
+
+#: What :meth:`mcpc.ir.Graph.fresh` appends.
+_COPY = re.compile(r"\.\d+$")
 
 
 @dataclass(frozen=True)
 class Layer:
-    """A tensor of a compiled graph. ``name`` is its own, ``output`` that of the output that shows it row-major."""
+    """A tensor of a compiled graph. ``name`` is its own, ``output`` that of the output that shows it row-major;
+    ``nodes`` are the names of all nodes that its kernel computes."""
 
     name: str
     output: str
     node: str
     op: str
+    nodes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -59,7 +71,8 @@ class ExposeLayers(Pass):
                     (output,) = graph.emit("Identity", [value], types, names=[f"{value.name}:layer"])
                     graph.outputs.append(output)
                 op = node.op if node.body is None else "+".join(inner.op for inner in node.body.nodes)
-                self.found.append(Layer(value.name, output.name, describe(node), op))
+                names = tuple(leaf.name for leaf in leaves(node))
+                self.found.append(Layer(value.name, output.name, describe(node), op, names))
         self.models.append(to_model(graph).SerializeToString())
         return graph
 
@@ -67,18 +80,27 @@ class ExposeLayers(Pass):
 @dataclass(frozen=True)
 class LayerComparison:
     """How a layer compares, and with what: the tensor of that name in the ``model``, or where the passes changed what
-    the name stands for, in the ``graph`` that they made."""
+    the name stands for, in the ``graph`` that they made. In a network that mcpc quantised, ``fidelity`` is what is left
+    of the model's tensor, and ``precision`` what was said of the layer that the kernel computes when it was compiled
+    (:func:`mcpc.layer_precision.precision_in`)."""
 
     layer: Layer
     against: str
     comparison: Comparison
+    fidelity: Fidelity | None = None
+    precision: Mapping[str, Any] | None = None
 
     @property
     def matches(self) -> bool:
         return self.comparison.matches
 
     def to_json(self) -> dict[str, Any]:
-        return {**self.comparison.to_json(), "node": self.layer.node, "op": self.layer.op, "against": self.against}
+        document = {**self.comparison.to_json(), "node": self.layer.node, "op": self.layer.op, "against": self.against}
+        if self.fidelity is not None:
+            document |= dict(zip(ACCUMULATED, (self.fidelity.sqnr, self.fidelity.cosine), strict=True))
+        if self.precision is not None:
+            document |= {name: self.precision[name] for name in ("precision", *TIMES.values())}
+        return document
 
 
 def verify_layers(
@@ -108,10 +130,14 @@ def verify_layers(
         with load(path, threads=threads) as session:
             names = [output.name for output in session.get_outputs()]
             got = dict(zip(names, session.run(None, feeds), strict=True))
-    layers = expose.found
+    layers, said = expose.found, inspect(artifact)
+    scales = scales_in(said["decisions"])
+    whole = {f"{name}{STORED}": name for name in scales}
+    renamed = {layer.name: _COPY.sub("", layer.name) for layer in layers}  # what is only stored in another order
+    precisions = {each["layer"]: each for each in said["precision"]["layers"]}
     run = judge(expose.models[0], names)
     in_graph = dict(zip(names, run(feeds), strict=True))
-    shared, exposed = _with_all_outputs(Path(model), {layer.name for layer in layers})
+    shared, exposed = _with_all_outputs(Path(model), {*renamed, *renamed.values(), *scales})
     in_model = dict(zip(shared, reference(exposed, feeds, shared), strict=True))
     outputs = set(names) - {layer.output for layer in layers if layer.output != layer.name}
 
@@ -120,7 +146,16 @@ def verify_layers(
         original = in_model.get(layer.name)
         if original is not None and (layer.name in outputs or compare(layer.name, want, original, rtol, atol).matches):
             want, against = original, "model"
-        return LayerComparison(layer, against, compare(layer.name, got[layer.output], want, rtol, atol))
+        compared = compare(layer.name, got[layer.output], want, rtol, atol)
+        precision = next((precisions[name] for name in layer.nodes if name in precisions), None)
+        return LayerComparison(layer, against, compared, left_of(layer), precision)
+
+    def left_of(layer: Layer) -> Fidelity | None:
+        name = layer.name if layer.name in {*whole, *in_model} else renamed[layer.name]
+        array, original = got[layer.output], in_model.get(whole.get(name, name))
+        if not precisions or original is None or original.shape != array.shape or original.dtype != np.float32:
+            return None
+        return fidelity(scales[whole[name]].floats(array) if name in whole else array, original)
 
     result = [compared(layer, atol) for layer in layers]
     if atol is None and not all(each.matches for each in result):
@@ -138,6 +173,8 @@ def _compile_again(artifact: Path, model: Path, expose: ExposeLayers, folder: Pa
 
     with Artifact.open(artifact) as opened:
         meta = opened.meta
+    said = inspect(artifact)
+    ranges = ranges_in(said["decisions"])
     target = plugins.find_target(meta.target)
     own = {each.name for each in plugins.find_family(target.family).passes(target)}
     records = list(meta.passes or [])
@@ -163,6 +200,9 @@ def _compile_again(artifact: Path, model: Path, expose: ExposeLayers, folder: Pa
         passes=passes,
         finish=[expose],
         golden=0,
+        calib_table=ranges if ranges.ranges else None,
+        symmetric_activations=said["provenance"].get(SYMMETRIC) == "true" or None,
+        layer_precisions={each["layer"]: each["precision"] for each in said["precision"]["layers"]},
     )
 
 

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from mcpc import plugins
 from mcpc.calibrator import Progress, Run
 from mcpc.errors import UsageError
@@ -18,6 +20,11 @@ from mcpc.ranges import RangeTable
 PRECISIONS = {"fp32": None, "fp16": "halve", "int8": "quantize"}
 
 QUANTIZE = PRECISIONS["int8"]
+
+#: The most samples on which errors are measured.
+MEASURED = 8
+
+Feeds = Mapping[str, np.ndarray[Any, Any]]
 
 
 def rounded(series: Sequence[Pass], precision: str, available: Mapping[str, type[Pass]]) -> list[Pass]:
@@ -37,15 +44,42 @@ def judged(series: Sequence[Pass]) -> tuple[Sequence[Pass], Sequence[Pass]]:
     return series[:at], series[at:]
 
 
+class Spread:
+    """Keeps some of the samples that pass, however many: at least half of ``most`` of them where there are so many,
+    evenly spread, the first among them."""
+
+    def __init__(self, most: int) -> None:
+        self._most, self._every, self._count = most, 1, 0
+        self.kept: list[Feeds] = []
+
+    def add(self, feeds: Feeds) -> None:
+        if self._count % self._every == 0:
+            if len(self.kept) == self._most:
+                self.kept, self._every = self.kept[::2], 2 * self._every
+            if self._count % self._every == 0:
+                self.kept.append(feeds)
+        self._count += 1
+
+
 class Ranges:
     """Called by ``quantize`` with a graph and tensors: finds their ranges by the samples in ``data``
-    (:func:`mcpc.calib.samples.open_samples`), and writes them to ``table`` if there is one; without data by that."""
+    (:func:`mcpc.calib.samples.open_samples`), and writes them to ``table`` if there is one; without data by that, a
+    file or the ranges themselves. ``samples`` are up to :data:`MEASURED` of those in ``data``, once it was called."""
 
     def __init__(
-        self, data: Any, method: str, table: str | os.PathLike[str] | None, progress: Progress | None = None
+        self,
+        data: Any,
+        method: str,
+        table: str | os.PathLike[str] | RangeTable | None,
+        progress: Progress | None = None,
     ) -> None:
         self._data, self._method, self._progress = data, method, progress
-        self._table = None if table is None else Path(table)
+        self._table = Path(table) if isinstance(table, str | os.PathLike) else table
+        self._spread = Spread(MEASURED)
+
+    @property
+    def samples(self) -> Sequence[Feeds]:
+        return self._spread.kept
 
     def check(self, series: Sequence[Pass]) -> None:
         """UsageError E001 where a pass of ``series`` needs ranges and there are neither data nor a table, or where
@@ -60,14 +94,22 @@ class Ranges:
             raise UsageError("E001", "calibration data are for precision int8", hint='give precision="int8"')
 
     def __call__(self, graph: Graph, tensors: Sequence[Value]) -> RangeTable:
+        if self._data is None and isinstance(self._table, RangeTable):
+            return self._table
         calibrator = plugins.find_calibrator()
         if self._data is None:
-            assert self._table is not None
+            assert isinstance(self._table, Path)
             return calibrator.load(self._table)
         ranges = calibrator.collect(
-            graph, tensors, self._data, self._method, compiled=compiled_here, progress=self._progress
+            graph,
+            tensors,
+            self._data,
+            self._method,
+            compiled=compiled_here,
+            progress=self._progress,
+            seen=self._spread.add,
         )
-        if self._table is not None:
+        if isinstance(self._table, Path):
             ranges.save(self._table)
         return ranges
 

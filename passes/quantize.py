@@ -19,6 +19,7 @@ from mcpc.ir import DType, Graph, Node, TensorType, Value
 from mcpc.pipeline import Pass, PassContext
 from mcpc.ranges import Range, RangeTable
 from mcpc.target import Target
+from mcpc.tensor_scales import STORED, TensorScale
 
 from .integer import PRODUCTS, float_reason, stored_steps, weight_axis
 
@@ -55,9 +56,10 @@ class Quantize(Pass):
     have no sign, as it is wherever the target's neural processor wants that. Raises CalibrationError E400 where there
     are no ranges, or those of another network.
 
-    Control flow's bodies stay as they are, and so does a product whose activation was never seen with a finite number,
-    or whose weights are not finite; a bias that is too large for its int32 stays float. All of this is recorded, as are
-    ranges of few outliers. The graph's metadata say ``precision: int8``.
+    ``ctx.options["layer_precisions"]`` has, by the names of nodes, what they are to compute in, where that is not
+    "int8". Control flow's bodies stay as they are, and so does a product whose activation was never seen with a finite
+    number, or whose weights are not finite; a bias that is too large for its int32 stays float. All of this is
+    recorded, as are ranges of few outliers and the scales. The graph's metadata say ``precision: int8``.
     """
 
     name: ClassVar[str] = "quantize"
@@ -69,7 +71,8 @@ class Quantize(Pass):
     def __call__(self, graph: Graph, ctx: PassContext) -> Graph:
         graph.metadata[PRECISION] = "int8"
         symmetric = self.symmetric or (isinstance(ctx.target, Target) and ctx.target.npu.symmetric)
-        layers = [node for node in graph.nodes if _is_layer(node, ctx)]
+        wanted = ctx.options.get("layer_precisions", {})
+        layers = [n for n in graph.nodes if wanted.get(n.name, "int8") == "int8" and _is_layer(n, ctx)]
         groups = _groups([node.inputs[0] for node in layers if node.inputs[0] is not None])
         table = _ranges(graph, [value for group in groups for value in group if _fixed(value) is None], ctx)
         scales: dict[Value, Scale] = {}
@@ -79,6 +82,8 @@ class Quantize(Pass):
                 widest = Range(min(each.low for each in found), max(each.high for each in found))
                 scale = steps(widest, DType[self.dtype], symmetric)
                 scales.update(dict.fromkeys(group, scale))
+                for value in group:
+                    TensorScale(widest, scale.step, scale.zero).record(ctx, value)
         weights: Weights = {}
         places = {node: place for place, node in enumerate(graph.nodes)}
         with graph.edit():
@@ -192,7 +197,7 @@ def _quantize_value(graph: Graph, value: Value, scale: Scale, first: Node) -> No
     graph stay as they are."""
     step = graph.constant(f"{value.name}.scale", np.array(scale.step, np.float32))
     zero = graph.constant(f"{value.name}.zero", np.array(scale.zero, scale.dtype.numpy))
-    stored = Value(graph.fresh(f"{value.name}.quantized"), replace(value.type, dtype=scale.dtype))
+    stored = Value(graph.fresh(f"{value.name}{STORED}"), replace(value.type, dtype=scale.dtype))
     rounded = Value(graph.fresh(f"{value.name}.rounded"), value.type)
     users = list(dict.fromkeys(value.users))
     quantize = Node("QuantizeLinear", [value, step, zero], [stored], name=stored.name)

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from mcpc import layer_precision
 from mcpc.cli import console
 from mcpc.cli.options import EXISTING_FILE, NEW_FILE, json_option, read_bounds, target_option
 from mcpc.errors import UsageError
@@ -22,7 +23,11 @@ NOTED = (
     ("quantize", "calibrate"),
     ("quantize", "keep"),
     ("quantize", "outliers"),
+    (layer_precision.PASS, layer_precision.MET),
 )
+
+#: Decisions that tell of what may not be wanted.
+WARNED = ((layer_precision.PASS, layer_precision.SLOWER), (layer_precision.PASS, layer_precision.NOT_MET))
 
 
 @click.command("compile")
@@ -174,8 +179,10 @@ def compile_(
         console.print_json({"output": str(path), "seconds": round(seconds, 3), **document})
     elif not quiet:
         for each in document["decisions"]:
-            if each["pass"] in NOTED or (each["pass"], each["action"]) in NOTED:
-                click.echo(console.printable(f"note: {each['subject']}: {each['reason']}"), err=True)
+            kind = (each["pass"], each["action"])
+            if each["pass"] in NOTED or kind in (*NOTED, *WARNED):
+                word = "warning" if kind in WARNED else "note"
+                click.echo(console.printable(f"{word}: {each['subject']}: {each['reason']}"), err=True)
         if verbose:
             _print_passes(document)
         _print_summary(path, document, seconds)

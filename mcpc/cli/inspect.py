@@ -12,6 +12,14 @@ from mcpc.cli import console
 from mcpc.cli.options import NEW_FILE, artifact_argument, json_option
 from mcpc.decision_table import Cells, Total
 from mcpc.files import replacing
+from mcpc.precision_table import (
+    LAYER_HEADERS,
+    LAYER_NUMBERS,
+    OUTPUT_HEADERS,
+    OUTPUT_NUMBERS,
+    layer_cells,
+    output_cells,
+)
 from mcpc.units import duration, size
 
 Document = dict[str, Any]
@@ -21,7 +29,7 @@ Document = dict[str, Any]
 @artifact_argument
 @click.option(
     "--section",
-    type=click.Choice(["summary", "steps", "fusion", "memory", "shards", "provenance"]),
+    type=click.Choice(["summary", "steps", "fusion", "precision", "memory", "shards", "provenance"]),
     help="Show one part (default: the summary; with --json: everything).",
 )
 @click.option("--html", type=NEW_FILE, metavar="FILE", help="Write one page with steps, memory plan and decisions.")
@@ -32,6 +40,7 @@ def inspect(artifact: Path, section: str | None, html: Path | None, as_json: boo
     \b
     Example:
       mcpc inspect model.mcp26bin --section steps
+      mcpc inspect model.mcp26bin --section precision
       mcpc inspect model.mcp26bin --html model.html
     """
     from mcpc.inspection import SECTIONS
@@ -124,6 +133,18 @@ def _fusion(document: Document) -> str:
     return console.table(headers, rows, right=(3, 4))
 
 
+def _precision(document: Document) -> str:
+    """Layers, outputs and findings."""
+    precision = document["precision"]
+    if not precision["layers"]:
+        stated = document["provenance"].get("precision", "the model's")
+        return f"no layer was quantised here; the precision is {stated}"
+    layers = console.table(LAYER_HEADERS, [layer_cells(each) for each in precision["layers"]], right=LAYER_NUMBERS)
+    outputs = console.table(OUTPUT_HEADERS, [output_cells(each) for each in precision["outputs"]], right=OUTPUT_NUMBERS)
+    found = [f"{each['verdict']}: {each['reason']}" for each in precision["network"]]
+    return "\n\n".join(filter(None, [layers, outputs if precision["outputs"] else "", *found]))
+
+
 def _memory(document: Document) -> str:
     rows = [
         (each["offset"], size(each["bytes"]), each["first_step"], each["last_step"], each["name"])
@@ -160,6 +181,7 @@ _TEXTS: dict[str, Callable[[Document], str]] = {
     "summary": _summary,
     "steps": _steps,
     "fusion": _fusion,
+    "precision": _precision,
     "memory": _memory,
     "shards": _shards,
     "provenance": _provenance,

@@ -9,6 +9,10 @@ import click
 
 from mcpc.cli import console
 from mcpc.errors import RuntimeFault
+from mcpc.precision_table import FIDELITY_HEADERS, TIME_HEADERS, fidelity_cells, time_cells
+
+#: What is compared of every tensor.
+DIFFERENCE_HEADERS = ("max difference", "of tolerance")
 
 if TYPE_CHECKING:
     from mcpc.per_layer import LayerComparison
@@ -31,17 +35,28 @@ def print_verdict(
         console.print_json(document)
     else:
         rows = [(*_numbers(each), each.name) for each in comparisons]
-        click.echo(console.table(("verdict", "max difference", "of tolerance", "output"), rows, right=(1, 2)))
+        click.echo(console.table(("verdict", *DIFFERENCE_HEADERS, "output"), rows, right=(1, 2)))
         if layers:
-            layer_rows = [
-                (*_numbers(each.comparison), each.against, each.layer.op, each.layer.name, each.layer.node)
-                for each in layers
-            ]
-            headers = ("verdict", "max difference", "of tolerance", "against", "operators", "tensor", "node")
-            click.echo("\n" + console.table(headers, layer_rows, right=(1, 2)))
+            click.echo("\n" + _layer_table(layers))
     for fault in faults:
         click.echo(fault, err=True)
     return RuntimeFault.exit_code if faults else 0
+
+
+def _layer_table(layers: Sequence[LayerComparison]) -> str:
+    """With what quantisation did where the network was quantised."""
+    is_quantised = any(each.precision is not None or each.fidelity is not None for each in layers)
+    rows = []
+    for each in layers:
+        kept = ("", "") if each.fidelity is None else fidelity_cells(each.fidelity.sqnr, each.fidelity.cosine)
+        chosen = ("", "", "") if each.precision is None else (each.precision["precision"], *time_cells(each.precision))
+        quantised = (*kept, *chosen) if is_quantised else ()
+        what = (each.against, each.layer.op, each.layer.name, each.layer.node)
+        rows.append((*_numbers(each.comparison), *quantised, *what))
+    quantised = (*FIDELITY_HEADERS, "type", *TIME_HEADERS) if is_quantised else ()
+    headers = ("verdict", *DIFFERENCE_HEADERS, *quantised, "against", "operators", "tensor", "node")
+    numbers = {*DIFFERENCE_HEADERS, *FIDELITY_HEADERS, *TIME_HEADERS}
+    return console.table(headers, rows, right=tuple(at for at, header in enumerate(headers) if header in numbers))
 
 
 def _numbers(each: Comparison) -> tuple[str, str, str]:

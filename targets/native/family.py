@@ -97,6 +97,13 @@ class NativeFamily:
                     result.setdefault(each.name, {})[step_name(node)] = Tunable(key_of(node), each.operations)
         return result
 
+    def predict(self, graph: Graph, target: Target, ctx: PassContext) -> list[tuple[Node, float]]:
+        """See :class:`mcpc.codegen.Family`."""
+        plan = schedule(graph, target.nr, choose(graph, target, ctx))
+        typical, stored = typical_sizes(graph), weight_bytes(graph)
+        steps = [item for item in plan.items if isinstance(item, Step)]
+        return [(step.node, predicted_us(replace(step.work, weight_set=stored), typical, target)) for step in steps]
+
     def build(self, graph: Graph, target: Target, ctx: PassContext, jobs: int | None) -> Build:
         """Generate, compile and check the code of ``graph`` for every variant of ``target``.
 
@@ -212,9 +219,14 @@ def _record(
         shards=sorted(set(shards)),
         flops=value_at(cost.flops, typical),
         bytes=value_at(cost.bytes, typical),
-        predictedUs=roofline(work.at(typical), target).us,
+        predictedUs=predicted_us(work, typical, target),
         shape=str(node.output.type),
     )
+
+
+def predicted_us(work: Work, typical: Mapping[sympy.Symbol, int], target: Target) -> float:
+    """Of a step, at usual sizes."""
+    return roofline(work.at(typical), target).us
 
 
 def step_name(node: Node) -> str:

@@ -1,0 +1,68 @@
+"""How much of a signal is left: the measures of a rounded computation against the exact one, over many samples."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+
+#: Decibels beyond which no ratio is told apart: float32 has 150.
+MOST_DB = 200.0
+
+
+@dataclass(frozen=True)
+class Fidelity:
+    """``sqnr`` is the ratio of signal to quantisation noise, 10 log10(sum want^2 / sum (got - want)^2), in dB and
+    within :data:`MOST_DB`; ``cosine`` is that of the angle between both, as vectors of all elements of all samples."""
+
+    sqnr: float
+    cosine: float
+
+    @property
+    def relative_l2(self) -> float:
+        """|got - want| / |want|, of the same vectors."""
+        return float(10.0 ** (-self.sqnr / 20.0))
+
+
+@dataclass
+class FidelitySums:
+    """What is kept of the samples of one tensor: four sums, in float64, over the elements that are finite on both
+    sides."""
+
+    signal: float = 0.0
+    noise: float = 0.0
+    energy: float = 0.0
+    product: float = 0.0
+
+    def add(self, got: Array, want: Array) -> None:
+        """``got`` and ``want`` of one shape."""
+        a, b = got.astype(np.float64).reshape(-1), want.astype(np.float64).reshape(-1)
+        usable = np.isfinite(a) & np.isfinite(b)
+        if not usable.all():
+            a, b = a[usable], b[usable]
+        difference = a - b
+        self.signal += float(b @ b)
+        self.noise += float(difference @ difference)
+        self.energy += float(a @ a)
+        self.product += float(a @ b)
+
+    def result(self) -> Fidelity:
+        """Of all samples so far. Without noise the ratio is :data:`MOST_DB`, without a signal its negative; vectors of
+        zeros are parallel to one another only."""
+        if self.noise == 0.0:
+            return Fidelity(MOST_DB, 1.0)
+        ratio = 10.0 * math.log10(self.signal / self.noise) if self.signal > 0.0 else -MOST_DB
+        length = math.sqrt(self.signal) * math.sqrt(self.energy)
+        cosine = self.product / length if length > 0.0 else 0.0
+        return Fidelity(min(max(ratio, -MOST_DB), MOST_DB), min(max(cosine, -1.0), 1.0))
+
+
+def fidelity(got: Array, want: Array) -> Fidelity:
+    """Of one sample."""
+    sums = FidelitySums()
+    sums.add(got, want)
+    return sums.result()

@@ -1,0 +1,162 @@
+"""What rounding does to each layer of a network, on samples: the float graph beside the one that quantisation made."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mcpc.calibrator import Progress
+from mcpc.cost_model import typical_sizes, value_at
+from mcpc.fidelity import Fidelity, FidelitySums
+from mcpc.graph_copy import copied
+from mcpc.ir import DType, Graph, Node, Value
+from mcpc.reference import open_session
+from mcpc.rewrite import made_by
+
+Array = np.ndarray[Any, Any]
+Feeds = Mapping[str, Array]
+
+#: Operators that compute with weights.
+PRODUCTS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
+
+#: Bytes of results that are looked at in one run; more layers take more runs.
+MOST_BYTES = 256 << 20
+
+
+def layers_of(graph: Graph) -> list[Node]:
+    """The products of ``graph``, a float network, with constant weights."""
+    return [node for node in graph.nodes if node.is_op(*PRODUCTS) and _is_weight(node.inputs[1])]
+
+
+def _is_weight(value: Value | None) -> bool:
+    return value is not None and value.is_constant and value.dtype is DType.float32
+
+
+def is_quantised(node: Node) -> bool:
+    """Whether both factors of a product are integers but for a DequantizeLinear."""
+    return all(made_by(value, "DequantizeLinear") is not None for value in node.inputs[:2])
+
+
+@dataclass(frozen=True)
+class LayerError:
+    """``alone``: of what the layer computes from float inputs, its operands rounded, where it is quantised.
+    ``accumulated``: of what it computes in the quantised network, from what came to it there."""
+
+    alone: Fidelity | None
+    accumulated: Fidelity
+
+
+@dataclass(frozen=True)
+class Errors:
+    """By the name of a layer, and by that of an output of float type."""
+
+    layers: Mapping[str, LayerError]
+    outputs: Mapping[str, Fidelity]
+
+
+def measure(exact: Graph, quantised: Graph, samples: Sequence[Feeds], progress: Progress | None = None) -> Errors:
+    """Compare ``quantised``, in which the values of ``exact`` have their names, on ``samples``.
+
+    ONNX Runtime runs both with its optimisations off. Of a tensor four sums are kept, and at most about
+    :data:`MOST_BYTES` of one sample's results at a time. ``progress`` is told of every run.
+    """
+    rounded = {node.name: node for node in quantised.nodes}
+    layers = [node for node in layers_of(exact) if node.name in rounded]
+    alone: dict[str, FidelitySums] = defaultdict(FidelitySums)
+    accumulated: dict[str, FidelitySums] = defaultdict(FidelitySums)
+    batches = list(_batches(exact, layers))
+    for index, batch in enumerate(batches):
+        beside = copied(exact)
+        shown = _Beside(beside)
+        apart = {node.name: shown.add(own) for node in batch if is_quantised(own := rounded[node.name])}
+        names = dict.fromkeys([*(node.output.name for node in batch), *(value.name for value in exact.outputs)])
+        run_exact = _runner(beside, [*names, *apart.values()])
+        run_quantised = _runner(quantised, [*names])
+        for at, feeds in enumerate(samples):
+            if progress is not None:
+                progress("measure layers", index * len(samples) + at, len(batches) * len(samples))
+            want, got = run_exact(feeds), run_quantised(feeds)
+            for name in names:
+                if want[name].dtype == np.float32 and (index == 0 or not _is_output(exact, name)):
+                    accumulated[name].add(got[name], want[name])
+            for node in batch:
+                if node.name in apart:
+                    alone[node.name].add(want[apart[node.name]], want[node.output.name])
+    return Errors(
+        {
+            node.name: LayerError(
+                alone[node.name].result() if node.name in alone else None, accumulated[node.output.name].result()
+            )
+            for node in layers
+        },
+        {value.name: accumulated[value.name].result() for value in exact.outputs if value.name in accumulated},
+    )
+
+
+def _is_output(graph: Graph, name: str) -> bool:
+    return any(value.name == name for value in graph.outputs)
+
+
+def _batches(graph: Graph, layers: Sequence[Node]) -> Iterator[list[Node]]:
+    """The layers in parts whose results, three of each, take :data:`MOST_BYTES` at most at usual sizes; one part where
+    there are no layers."""
+    sizes = typical_sizes(graph)
+    batch: list[Node] = []
+    held = 0
+    for node in layers:
+        nbytes = 0 if node.output.shape is None else 3 * value_at(node.output.type.nbytes, sizes)
+        if batch and held + nbytes > MOST_BYTES:
+            yield batch
+            batch, held = [], 0
+        batch.append(node)
+        held += nbytes
+    yield batch
+
+
+class _Beside:
+    """Puts layers of another graph beside those of ``graph``, whose values of the same name they read."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self._known = {value.name: value for value in graph.values()}
+
+    def add(self, node: Node) -> str:
+        """The name of what ``node`` computes here."""
+        inputs = [self._value(value) for value in node.inputs]
+        stem = f"{node.output.name}.alone"
+        (output,) = self._graph.emit(node.op, inputs, [node.output.type], node.attrs, name=stem, names=[stem])
+        return output.name
+
+    def _value(self, value: Value | None) -> Value | None:
+        if value is None or value.name in self._known:
+            return None if value is None else self._known[value.name]
+        if value.data is not None:
+            new = self._graph.constant(value.name, value.data)
+        else:
+            made = value.producer
+            assert made is not None
+            inputs = [self._value(each) for each in made.inputs]
+            (new,) = self._graph.emit(made.op, inputs, [value.type], made.attrs, name=made.name, names=[value.name])
+        self._known[value.name] = new
+        return new
+
+
+def _runner(graph: Graph, names: Sequence[str]) -> Any:
+    """What gives the values called ``names`` for feeds, by name."""
+    from onnx import helper
+
+    from mcpc.onnx_writer import to_model
+
+    model = to_model(graph)
+    declared = {output.name for output in model.graph.output}
+    model.graph.output.extend(
+        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(np.dtype(np.float32)), None)
+        for name in names
+        if name not in declared
+    )
+    session = open_session(model.SerializeToString())
+    return lambda feeds: dict(zip(names, session.run(list(names), dict(feeds)), strict=True))
