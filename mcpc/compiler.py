@@ -47,29 +47,35 @@ def compile(
     calib_data: Any = None,
     calib_method: str = "minmax",
     calib_table: Path | str | RangeTable | None = None,
+    zero_point_bias: int | None = None,
     symmetric_activations: bool | None = None,
     layer_precisions: Mapping[str, str] | None = None,
 ) -> Path:
     """Compile ``model`` (a path, or an ONNX file's bytes) for ``target`` into one file and return its path.
 
-    ``output`` defaults to the model's name in the current folder. ``input_shapes`` fixes the shapes of inputs (None: a
-    size stays open), ``dims`` fixes symbolic sizes or bounds them: ``{"N": 4, "W": (32, 2048)}``. ``freeze_defaults``
-    makes constants of the initializers that the model also lists as inputs, for callers to override. ``precision``
-    is one of :data:`PRECISIONS`, the target's where it is None; inputs and outputs stay as they are. "fp16" stores
-    weights as float16 and lets targets that compute in float16 do so. "int8" has products of 8-bit integers
-    (passes/quantize.py): ``calib_data`` (calib/samples.py) give the ranges of tensors by ``calib_method``
-    (calib/observers.py), and ``calib_table`` is the file that these go to, or come from where there are no data; the
-    self-test is that of the network so quantised. ``layer_precisions`` has "fp32" for layers, by the names of nodes,
-    that are not to be quantised. ``symmetric_activations`` is what a neural processor may want that
-    reads the same tensors (:class:`mcpc.target.Npu`; None: as the target's does). ``winograd`` "off" leaves out
-    convolution kernels that store more numbers than the model has weights and round a little more. ``tune`` measures on
-    this machine, which has to be the target, the kernels that there are to choose between. ``passes`` is pipeline text
-    that replaces the target's. ``verify_passes`` compares with ONNX Runtime after each pass. ``emit`` is a folder that
-    keeps the graph after each pass and the generated C. ``golden`` cases are embedded for the self-test: that many on
-    sampled inputs, or one for each of the given inputs (arrays by name); None: one, where the model runs on sampled
-    inputs (sizes and indices may have to fit in ways that no shape shows). ``sign`` is a PEM file with an Ed25519
-    private key. ``jobs`` limits compiler processes. ``progress`` is called with what is being done, its index and the
-    number of stages. ``finish`` are passes that run behind the target's own.
+    * ``output``: by default the model's name in the current folder.
+    * ``input_shapes``: shapes of inputs to fix; None: a size stays open. ``dims``: symbolic sizes to fix or bound:
+      ``{"N": 4, "W": (32, 2048)}``. ``freeze_defaults``: initializers that the model also lists as inputs, for callers
+      to override, become constants.
+    * ``precision``: one of :data:`PRECISIONS`, by default the target's; inputs and outputs stay as they are. "fp16"
+      stores weights as float16 and lets targets that compute in float16 do so. "int8" has products of 8-bit integers
+      (passes/quantize.py), and a self-test that is of the network so quantised.
+    * ``calib_data`` (calib/samples.py) give int8 the ranges of tensors by ``calib_method`` (calib/observers.py).
+      ``calib_table``: the file that these go to, or come from where there are no data. ``layer_precisions``: "fp32" for
+      layers, by the names of nodes, that are not to be quantised.
+    * ``zero_point_bias``, ``symmetric_activations``: what a neural processor wants that reads the same tensors
+      (:class:`mcpc.target.Npu`), by default the target's.
+    * ``winograd``: "off" leaves out convolution kernels that store more numbers than the model has weights and round a
+      little more. ``tune``: measure the kernels that there are to choose between on this machine, which has to be the
+      target.
+    * ``passes``: pipeline text that replaces the target's. ``finish``: passes that run behind the target's own.
+      ``verify_passes``: compare with ONNX Runtime after each pass. ``emit``: a folder that keeps the graph after each
+      pass and the generated C.
+    * ``golden``: cases for the self-test, that many on sampled inputs, or one for each of the given inputs (arrays by
+      name); None: one, where the model runs on sampled inputs (sizes and indices may have to fit in ways that no shape
+      shows).
+    * ``sign``: a PEM file with an Ed25519 private key. ``jobs``: limits compiler processes. ``progress``: called with
+      what is being done, its index and the number of stages.
 
     Raises :class:`mcpc.errors.McpcError`; all problems of a model come together. A file at ``output`` is replaced only
     when all went well.
@@ -78,7 +84,7 @@ def compile(
         raise UsageError("E001", f"there is no precision {precision!r}", hint=f"known: {', '.join(PRECISIONS)}")
     if winograd not in WINOGRAD:
         raise UsageError("E001", f"winograd is {winograd!r}", hint=f"known: {', '.join(WINOGRAD)}")
-    description = plugins.find_target(target).with_npu(symmetric=symmetric_activations)
+    description = plugins.find_target(target).with_npu(zero_point_bias=zero_point_bias, symmetric=symmetric_activations)
     if tune:
         require_host(description)
     output = _output_path(model, output)

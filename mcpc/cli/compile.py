@@ -77,6 +77,11 @@ WARNED = ((layer_precision.PASS, layer_precision.SLOWER), (layer_precision.PASS,
     help="Where the ranges go; without --calib-data where they come from (TensorRT's and ONNX Runtime's tables too).",
 )
 @click.option(
+    "--zero-point-bias",
+    type=click.Choice(["0", "128"]),
+    help="128: store 8-bit weights as uint8 around it, as some neural processors read them (default: the target's).",
+)
+@click.option(
     "--symmetric-activations",
     is_flag=True,
     default=None,
@@ -122,6 +127,7 @@ def compile_(
     calib_data: Path | None,
     calib_method: str,
     calib_table: Path | None,
+    zero_point_bias: str | None,
     symmetric_activations: bool | None,
     winograd: str,
     tune: bool,
@@ -162,6 +168,7 @@ def compile_(
             calib_data=calib_data,
             calib_method=calib_method,
             calib_table=calib_table,
+            zero_point_bias=None if zero_point_bias is None else int(zero_point_bias),
             symmetric_activations=symmetric_activations,
             winograd=winograd,
             tune=tune,

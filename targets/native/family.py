@@ -29,7 +29,7 @@ from .choice import choose, key_of, weighed
 from .ctext import size
 from .half_arithmetic import ComputeHalves
 from .image import flatten
-from .kernel import Operand, State, Step, Symbols, Workspace
+from .kernel import ByteWeights, Operand, State, Step, Symbols, Workspace
 from .layout import AssignLayouts
 from .lower import Lower
 from .parts import PlaceParts
@@ -121,7 +121,9 @@ class NativeFamily:
         phases = Phases(graph, steps, plan.entries)
         calls, records = [], []
         for step in steps:
-            addresses = [_address(operand, storage, arena, weights, states) for operand in step.operands]
+            addresses = [_address(operand, storage, arena, weights, states, target) for operand in step.operands]
+            if target.npu.zero_point_bias:
+                _tell_bias(step, addresses, target, ctx)
             shards = [place.index for place in addresses if place.kind == "constant"]
             work = replace(step.work, weight_set=stored)
             record = _record(step, work, typical, target, shards)
@@ -188,11 +190,26 @@ class States:
         return place
 
 
-def _address(operand: Operand, storage: Storage, arena: Arena, weights: Weights, states: States) -> Address:
+def _tell_bias(step: Step, addresses: Sequence[Address], target: Target, ctx: PassContext) -> None:
+    """Record where the weights of a step lie that a neural processor reads too."""
+    ctx.pass_name = "weights"
+    for operand, address in zip(step.operands, addresses, strict=True):
+        if isinstance(operand, ByteWeights):
+            reason = f"uint8 around {target.npu.zero_point_bias}, {operand.layout}, padded with the zero point"
+            place = {"shard": address.index, "offset": address.offset, "bytes": operand.data.nbytes}
+            ctx.decide(step.node, "bias", reason, **place)
+
+
+def _address(
+    operand: Operand, storage: Storage, arena: Arena, weights: Weights, states: States, target: Target
+) -> Address:
     if isinstance(operand, Symbols):
         return Address("symbols", 0, 0)
     if isinstance(operand, State):
         return Address("state", 0, states.add(operand))
+    if isinstance(operand, ByteWeights):
+        shard, offset = weights.add(operand.stored(target.npu.zero_point_bias))
+        return Address("constant", shard, offset)
     if not isinstance(operand, Value | Workspace):
         shard, offset = weights.add(operand)
         return Address("constant", shard, offset)
@@ -244,7 +261,7 @@ def compile_variant(units: Sequence[Unit], target: Target, variant: Variant, job
 def link_variant(units: Sequence[Unit], target: Target, variant: Variant, jobs: int | None = None) -> bytes:
     """The ELF shared object that a CODE section is made of: addresses in it are offsets in the section, and it has the
     functions' names."""
-    machine = Machine(target.triple, variant.mcpu)
+    machine = Machine(target.triple, variant.mcpu, (f"-DMCP26_WEIGHT_BIAS={target.npu.zero_point_bias}",))
     return link_image(compile_objects(units, machine, [KERNELS, abi.include_dir()], jobs), machine)
 
 

@@ -74,7 +74,19 @@ class State:
     nbytes: int
 
 
-Operand = Value | Array | Workspace | Symbols | State
+@dataclass(frozen=True, eq=False)
+class ByteWeights:
+    """Packed int8 weights that a neural processor may read too. ``layout`` names the axes for its loader."""
+
+    data: Array
+    layout: str
+
+    def stored(self, zero_point_bias: int) -> Array:
+        """What lies in the file: int8, or uint8 around ``zero_point_bias``."""
+        return self.data.view(np.uint8) + np.uint8(zero_point_bias) if zero_point_bias else self.data
+
+
+Operand = Value | Array | ByteWeights | Workspace | Symbols | State
 
 
 @dataclass(eq=False)
@@ -192,6 +204,10 @@ class KernelBuilder:
     def constant(self, data: Array, type: str = "float") -> str:
         """A pointer to packed weights; equal arrays share one place in the file."""
         return f"ARG({type}, {self._pointer(data)})"
+
+    def byte_weights(self, data: Array, layout: str) -> str:
+        """A pointer to packed int8 weights, which kernels read less BYTE_BIAS (gemm_i8.h)."""
+        return f"ARG(int8_t, {self._pointer(ByteWeights(data, layout))})"
 
     def packed(self, value: Value) -> tuple[str, int] | None:
         """A pointer to the elements of a constant as ``v8b_unpack`` reads them (narrow.h), and their bits; None where

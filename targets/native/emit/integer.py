@@ -106,7 +106,7 @@ def _packed_operands(b: KernelBuilder, weights: Array) -> tuple[str, ...]:
     point = "0" if zero is None else f"{b.input(zero)}[0]"
     return (
         f"(byte_rows){{{b.input(left, 'void')}, {int(left.dtype is DType.int8)}, {point}}}",
-        b.constant(np.ascontiguousarray(packed), "int8_t"),
+        b.byte_weights(np.ascontiguousarray(packed), f"[N/{b.nr}][K/4][{b.nr}][4]"),
         b.constant(padded.sum(0, dtype=np.int32), "int32_t"),
         *(b.finish(), "args", f"(void *){b.worker_scratch}", "begin", "end"),
     )

@@ -37,7 +37,8 @@ enum { VECTORS = BYTE_WIDTH * BYTE_PARTS / VECTOR_SUMS };
 #if defined(__AVX512VNNI__)
 typedef byte_sums byte_row, byte_weights;
 #define BYTE_ROW(at) ((byte_sums)BYTE_READ(int32_t, at))
-#define BYTE_LOAD(j) BYTE_READ(byte_sums, b + (j) * panel_stride + g * 4 * MCP26_NR)
+#define BYTE_LOAD(j) \
+    (BYTE_READ(byte_sums, b + (j) * panel_stride + g * 4 * MCP26_NR) ^ (int32_t)(MCP26_WEIGHT_BIAS * 0x01010101u))
 MCP26_INLINE byte_sums byte_dot(byte_sums sums, byte_row row, byte_weights w) {
     return (byte_sums)__builtin_ia32_vpdpbusd512((plain_sums)sums, (plain_bytes)row, (plain_bytes)w);
 }
@@ -46,7 +47,8 @@ typedef byte_words byte_row, byte_weights;
 typedef int64_t byte_quads __attribute__((ext_vector_type(VECTOR_SUMS / 2)));
 #define BYTE_ROW(at) ((byte_words)(byte_quads)BYTE_READ(int64_t, at))
 #define BYTE_LOAD(j) \
-    __builtin_convertvector(BYTE_READ(byte_half, b + (g * MCP26_NR + column) * 4 + (j) * 2 * VECTOR_SUMS), byte_words)
+    __builtin_convertvector(                                                                                  \
+        BYTE_READ(byte_half, b + (g * MCP26_NR + column) * 4 + (j) * 2 * VECTOR_SUMS) ^ BYTE_BIAS, byte_words)
 MCP26_INLINE byte_sums byte_dot(byte_sums sums, byte_row row, byte_weights w) {
 #if defined(__AVX512BW__)
     return (byte_sums)((plain_sums)sums + (plain_sums)__builtin_ia32_pmaddwd512((plain_words)row, (plain_words)w));
@@ -62,7 +64,7 @@ typedef struct {
 #define BYTE_ROW(at) BYTE_READ(int32_t, at)
 #define BYTE_LOAD(j)                                                                    \
     (byte_weights) {                                                                    \
-        vld1q_s8(b + g * 4 * MCP26_NR), vld1q_s8(b + g * 4 * MCP26_NR + 16)             \
+        vld1q_s8(b + g * 4 * MCP26_NR) ^ BYTE_BIAS, vld1q_s8(b + g * 4 * MCP26_NR + 16) ^ BYTE_BIAS \
     }
 MCP26_INLINE byte_sums byte_dot(byte_sums sums, byte_row row, byte_weights w) {
     int8x16_t left = vreinterpretq_s8_s32(vdupq_n_s32(row));
@@ -84,6 +86,7 @@ typedef int8_t byte_panel __attribute__((ext_vector_type(32)));
 MCP26_INLINE byte_weights byte_spread(const int8_t *p) {
     byte_panel w;
     __builtin_memcpy(&w, p, sizeof w);
+    w ^= BYTE_BIAS;
     return (byte_weights){{BYTE_COLUMN(w, 0), BYTE_COLUMN(w, 1), BYTE_COLUMN(w, 2), BYTE_COLUMN(w, 3)}};
 }
 #define BYTE_LOAD(j) byte_spread(b + (g * MCP26_NR + column) * 4)

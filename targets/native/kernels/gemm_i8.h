@@ -14,6 +14,13 @@
 
 #include "conv.h"
 
+/* What is added to every stored weight: 0, or 128 for weights of uint8, which some neural processors share. Cores flip
+ * the bits that make int8 of them. */
+#ifndef MCP26_WEIGHT_BIAS
+#define MCP26_WEIGHT_BIAS 0
+#endif
+#define BYTE_BIAS ((int8_t)MCP26_WEIGHT_BIAS)
+
 /* BYTE_TALL: rows of a tile. BYTE_WIDTH: columns of a tile. BYTE_PARTS: sums of a column that are still to be added.
  * BYTE_FLIP: the bit that is flipped in bytes of the other sign, to add or take off 128. */
 #if defined(__AVX512VNNI__)
