@@ -10,6 +10,7 @@ import numpy as np
 
 from mcpc.dtypes import BY_CODE
 from mcpc.errors import ModelError, UsageError
+from mcpc.saturation import without_saturation
 
 Array = np.ndarray[Any, Any]
 
@@ -25,12 +26,12 @@ def judge(model: Path | str | bytes, outputs: Sequence[str]) -> Judge:
     """
     from mcpc.reference import open_session
 
+    name, model = "the model" if isinstance(model, bytes) else model, without_saturation(model)
     try:
         session = open_session(model if isinstance(model, bytes) else str(model))
     except Exception as error:  # its exceptions share no base class
         if type(error).__name__ == "NotImplemented" or "is not a registered function/op" in str(error):
             return _by_definition(model, outputs)
-        name = "the model" if isinstance(model, bytes) else model
         raise ModelError("E100", f"ONNX Runtime refuses {name}: {error}") from error
     inputs = [*session.get_inputs(), *session.get_overridable_initializers()]
     known = {"input": inputs, "output": session.get_outputs()}

@@ -151,7 +151,7 @@ def test_quantised_networks_are_near_the_floats_and_the_same_everywhere(quantize
     (got,) = judge(model.SerializeToString(), names)(samples[0])
     assert difference(got, want) < 0.1
     integer = to_model(run_pipeline(graph, parse_pipeline("integer, dce", plugins.passes()), PassContext()))
-    for each in (model, integer):  # by ONNX's own evaluator: ONNX Runtime's integer products saturate without VNNI
+    for each in (model, integer):  # as ONNX defines them
         (defined,) = ReferenceEvaluator(each).run(names, samples[0])
         assert (
             difference(np.asarray(defined), got) < 0.02
