@@ -15,6 +15,7 @@ from .lookup import Lookup
 from .narrow import Narrow
 from .propagate import Propagate
 from .quantize import Quantize
+from .requantize import Requantize
 from .simplify import Simplify
 
 #: Pass name -> class.
@@ -32,6 +33,7 @@ PASSES: dict[str, type[Pass]] = {
         Widen,
         Quantize,
         Propagate,
+        Requantize,
         Integer,
         FuseAttention,
         Fuse,

@@ -79,15 +79,16 @@ def _rewrite(graph: Graph, node: Node, ctx: PassContext) -> None:
     if zero is not None and zero.data is not None and zero.data.ndim:  # a vector is one number a row
         zero = graph.constant(zero.name, zero.data.reshape(()))
     sums = add(product, left.stored, weights, zero, **(node.attrs if node.is_op("Conv") else {}))
+    bias, ones = _bias(graph, node), right.stored.ndim - 2
+    addend = _integer_bias(bias, left, right)
+    if addend is not None:
+        sums = add("Add", sums, graph.constant(f"{node.output.name}.bias", addend.reshape(-1, *[1] * ones)))
     result = add("Mul", add("Cast", sums, to=DType.float32), scale)
-    bias = _bias(graph, node)
-    if bias is not None and node.is_op("Conv"):  # in a shape that broadcasts to the result
-        ones = right.stored.ndim - 2
-        if bias.data is not None:
+    if bias is not None and addend is None:
+        if node.is_op("Conv") and bias.data is not None:  # in a shape that broadcasts to the result
             bias = graph.constant(bias.name, bias.data.reshape(-1, *[1] * ones))
-        else:
+        elif node.is_op("Conv"):
             bias = add("Unsqueeze", bias, graph.constant(f"{node.output.name}.axes", np.arange(1, 1 + ones)))
-    if bias is not None:
         result = add("Add", result, bias)
     ctx.decide(node, "integer", f"the product of integers takes {right.stored.nbytes} bytes of weights")
     substitute(graph, node.output, result, rename=True)
@@ -105,6 +106,28 @@ def _bias(graph: Graph, node: Node) -> Value | None:
     if data.ndim != 1 or scale.dtype != np.float32 or any(each is not None and each.any() for each in zero):
         return bias
     return graph.constant(bias.name, data.astype(np.float32) * scale)
+
+
+def _integer_bias(bias: Value | None, left: _Left, right: _Right) -> Array | None:
+    """A constant bias as integers [columns] that are added to the sums: where it is whole numbers of their scale, as
+    quantised networks have it, but for roundings, and no sum leaves int32."""
+    if bias is None or bias.data is None or bias.data.ndim != 1:
+        return None
+    step = left.scale.astype(np.float64) * right.scale.reshape(-1)
+    whole = np.rint(bias.data / step)
+    axes = tuple(range(1, right.stored.ndim)) if right.stored.ndim > 2 else (0,)
+    most = 255 * np.abs(right.stored.astype(np.int32)).sum(axes, dtype=np.int64) + np.abs(whole)
+    is_whole = np.abs(whole * step - bias.data) <= 2.0**-21 * np.abs(bias.data)
+    return whole.astype(np.int32) if is_whole.all() and (most < 2**31).all() else None
+
+
+def integer_factors(node: Node) -> tuple[Node, Node] | None:
+    """The DequantizeLinear of both factors of a product that becomes one of integers; None where it stays one of
+    floats."""
+    left, right = (_dequantize(value) for value in node.inputs[:2])
+    if left is None or right is None or node.output.dtype is not DType.float32:
+        return None
+    return (left, right) if isinstance(_left(left), _Left) and isinstance(_right(node), _Right) else None
 
 
 def _dequantize(value: Value | None) -> Node | None:

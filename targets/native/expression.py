@@ -14,6 +14,7 @@ from mcpc import ops
 from mcpc.errors import TargetError
 from mcpc.ir import DType, Node, Value
 from mcpc.ops import expr as e
+from mcpc.ops.quantize import divided_in
 
 from .ctext import c_type, literal
 
@@ -151,6 +152,13 @@ class Printer:
         tree = ops.expression(node)
         assert tree is not None, node
         out = node.output
+        if (
+            node.is_op("QuantizeLinear")
+            and out.dtype in (DType.int8, DType.uint8)
+            and divided_in(node) is DType.float32
+        ):
+            self.define(out, self._variable(self._quantized(node), out.dtype))
+            return
         texts: dict[int, tuple[str, DType | None]] = {}
         trees = list(e.postorder(tree))
         uses: dict[int, int] = {}
@@ -197,6 +205,16 @@ class Printer:
         if text in self._stored:
             return f"{_bits(value.dtype)}_store({pointer}, {self._stored[text]}, {lanes});"
         return store(value.dtype, pointer, text, lanes)
+
+    def _quantized(self, node: Node) -> str:
+        """Bytes of a QuantizeLinear (narrow.h)."""
+        x, scale, zero = node.inputs[0], node.inputs[1], node.input(2)
+        assert x is not None and scale is not None
+        steps = convert(self.text(x), x.dtype, DType.float32)
+        if scale.data is None or (scale.data != 1).any():
+            steps = f"({steps} / {convert(self.text(scale), scale.dtype, DType.float32)})"
+        origin = "(v8s)0" if zero is None else convert(self.text(zero), zero.dtype, DType.int16)
+        return f"{vector_type(node.output.dtype)}_from_steps({steps}, {origin})"
 
     @staticmethod
     def _constant(item: e.Expr, dtype: DType) -> str:

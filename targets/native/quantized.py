@@ -13,7 +13,7 @@ from mcpc.ir import MCPC, DType, Graph, Node, TensorType, Value, product
 from mcpc.ops.context import FLOAT8
 from mcpc.ops.quantize import block_of, divided_in, limits, spread, stored_type
 from mcpc.pipeline import Pass, PassContext
-from mcpc.rewrite import control_flow_graphs
+from mcpc.rewrite import control_flow_graphs, made_by, only_user
 
 from .lower import Before
 from .region import is_expansion
@@ -38,7 +38,10 @@ class LowerQuantized(Pass):
 
 
 def _lower(graph: Graph, node: Node) -> None:
-    if node.is_op("DequantizeLinear"):
+    if node.body is not None:
+        for inner in list(node.body.nodes):
+            _stay_float(node.body, inner)
+    elif node.is_op("DequantizeLinear"):
         _dequantize(graph, node)
     elif node.is_op("QuantizeLinear") and not ops.is_elementwise(node):
         along_axis(graph, node)
@@ -132,6 +135,32 @@ def _dequantize(graph: Graph, node: Node) -> None:
         graph.remove(node)
     elif not ops.is_elementwise(node):
         along_axis(graph, node)
+
+
+def _stay_float(graph: Graph, node: Node) -> None:
+    """A QuantizeLinear to bytes and the DequantizeLinear behind it, which alone reads them, in one loop: rounding and
+    bounds, without a change of type."""
+    quantize = made_by(node.inputs[0], "QuantizeLinear") if node.is_op("DequantizeLinear") else None
+    if quantize is None or not only_user(quantize.output, graph) or quantize.inputs[0] is None:
+        return
+    zero, same, scale = quantize.input(2), node.input(2), quantize.inputs[1]
+    if quantize.output.dtype not in (DType.int8, DType.uint8) or quantize.inputs[0].dtype is not DType.float32:
+        return
+    if zero is None or same is None or zero.data is None or same.data is None or scale is None:
+        return
+    if zero.data.size != 1 or (zero.data != same.data).any():
+        return
+    origin, steps = int(zero.data.reshape(())), quantize.inputs[0]
+    low, high = (
+        graph.constant("limit", np.array(limit - origin, np.float32)) for limit in limits(quantize.output.dtype)
+    )
+    if scale.data is None or (scale.data != 1).any():
+        steps = _before(graph, node, "Div", steps, scale)
+    steps = _before(graph, node, "Round", steps)
+    steps = _before(graph, node, "Where", _before(graph, node, "Greater", steps, low), steps, low)
+    steps = _before(graph, node, "Where", _before(graph, node, "Less", steps, high), steps, high)
+    _replace(graph, node, _before(graph, node, "Mul", steps, node.inputs[1]))
+    graph.remove(quantize)
 
 
 def dequantized(node: Node) -> Array:

@@ -182,4 +182,36 @@ MCP26_INLINE v8b v8b_unpack(const uint8_t *packed, int64_t bits, int64_t i) {
     return __builtin_convertvector(lanes >> (v8u){0, 4, 8, 12, 16, 20, 24, 28}, v8b);
 }
 
+/* ---- steps of a scale, as bytes around a zero point (-128 ... 255) */
+
+/* Halves go to the even neighbour, what is out of range to about 2^30 on its side, NaN to the lower one. */
+MCP26_INLINE v8i v8i_nearest(v8f x) {
+#if defined(__AVX2__)
+    typedef float plain __attribute__((vector_size(32)));
+    return (v8i)__builtin_ia32_cvtps2dq256((plain)v8f_select(x > 0x1p30f, 0x1p30f, x));
+#elif defined(__ARM_NEON)
+    typedef int8_t plain __attribute__((neon_vector_type(16)));
+    typedef int32_t v4i __attribute__((ext_vector_type(4)));
+    x = __builtin_elementwise_max(x, (v8f)-0x1p30f); /* that one's maximum is the number where the other is NaN */
+    v4i low = (v4i)__builtin_neon_vcvtnq_s32_v((plain)x.lo, 34 /* int32x4 */);
+    v4i high = (v4i)__builtin_neon_vcvtnq_s32_v((plain)x.hi, 34);
+    return __builtin_shufflevector(low, high, 0, 1, 2, 3, 4, 5, 6, 7);
+#endif
+}
+
+/* Sums that stay within 16 bits. */
+MCP26_INLINE v8s v8s_from_steps(v8f steps, v8s zero) {
+    v8i whole = __builtin_elementwise_max(v8i_nearest(steps), (v8i)INT16_MIN);
+    whole = __builtin_elementwise_min(whole, (v8i)INT16_MAX);
+    return __builtin_elementwise_add_sat(__builtin_convertvector(whole, v8s), zero);
+}
+MCP26_INLINE v8b v8b_from_steps(v8f steps, v8s zero) {
+    v8s sum = __builtin_elementwise_max(v8s_from_steps(steps, zero), (v8s)0);
+    return __builtin_convertvector(__builtin_elementwise_min(sum, (v8s)UINT8_MAX), v8b);
+}
+MCP26_INLINE v8c v8c_from_steps(v8f steps, v8s zero) {
+    v8s sum = __builtin_elementwise_max(v8s_from_steps(steps, zero), (v8s)INT8_MIN);
+    return __builtin_convertvector(__builtin_elementwise_min(sum, (v8s)INT8_MAX), v8c);
+}
+
 #endif
