@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from mcpc import onnx_reader, onnx_writer, plugins
+from mcpc.accuracy_budget import Budget
 from mcpc.artifact import Contents, write_artifact
 from mcpc.errors import Problems, UsageError
 from mcpc.files import require_writable
@@ -16,7 +17,7 @@ from mcpc.golden_cases import default_case, golden_cases
 from mcpc.metadata import add_defaults, metadata
 from mcpc.pipeline import Pass, PassContext, parse_pipeline, run_pipeline
 from mcpc.precision import PRECISIONS, Ranges, judged, rounded
-from mcpc.quantisation import quantise
+from mcpc.quantisation import Quantisation
 from mcpc.ranges import RangeTable
 from mcpc.size_options import Bound, Shape
 from mcpc.tuning import measured_times, require_host
@@ -50,6 +51,9 @@ def compile(
     zero_point_bias: int | None = None,
     symmetric_activations: bool | None = None,
     layer_precisions: Mapping[str, str] | None = None,
+    max_drop: float | None = None,
+    min_sqnr: float | None = None,
+    drop_metric: str = "l2",
 ) -> Path:
     """Compile ``model`` (a path, or an ONNX file's bytes) for ``target`` into one file and return its path.
 
@@ -61,8 +65,11 @@ def compile(
       stores weights as float16 and lets targets that compute in float16 do so. "int8" has products of 8-bit integers
       (passes/quantize.py), and a self-test that is of the network so quantised.
     * ``calib_data`` (calib/samples.py) give int8 the ranges of tensors by ``calib_method`` (calib/observers.py).
-      ``calib_table``: the file that these go to, or come from where there are no data. ``layer_precisions``: "fp32" for
-      layers, by the names of nodes, that are not to be quantised.
+      ``calib_table``: the file that these go to, or come from where there are no data.
+    * "auto" is int8 for those layers only that are predicted to be faster so, as many as ``max_drop`` (by
+      ``drop_metric``) and ``min_sqnr`` allow: how far outputs may move on the samples
+      (:class:`mcpc.accuracy_budget.Budget`; with neither, by a relative L2 error of 0.1). With "int8" they are only
+      reported. ``layer_precisions``: "fp32" or "int8" for layers, by the names of nodes, that are not to be chosen.
     * ``zero_point_bias``, ``symmetric_activations``: what a neural processor wants that reads the same tensors
       (:class:`mcpc.target.Npu`), by default the target's.
     * ``winograd``: "off" leaves out convolution kernels that store more numbers than the model has weights and round a
@@ -94,7 +101,9 @@ def compile(
     series = parse_pipeline(passes if passes is not None else description.pipeline, available)
     series = rounded(series, precision or description.precision, available)
     ranges = Ranges(calib_data, calib_method, calib_table, progress)
-    ranges.check(series)
+    budget = Budget(max_drop, min_sqnr, drop_metric)
+    is_auto = (precision or description.precision) == "auto"
+    ranges.check(series, is_measured=is_auto or budget.is_given, is_chosen=bool(layer_precisions))
     ctx = PassContext(
         target=description,
         options={"winograd": winograd, "ranges": ranges, "layer_precisions": layer_precisions or {}},
@@ -112,7 +121,10 @@ def compile(
         problems.errors.extend(family.declined(graph))
     problems.raise_if_any()
     first, rest = judged(series)
-    graph = quantise(graph, first, rest, family, ranges, ctx) if first else graph
+    if first:
+        *before, quantizing = first
+        graph = run_pipeline(graph, before, ctx) if before else graph
+        graph = Quantisation(quantizing, rest, family, ranges, budget, is_auto)(graph, ctx)
     reference = onnx_writer.to_model(graph).SerializeToString() if golden != 0 else b""
     graph = run_pipeline(graph, [*rest, *family.passes(description), *finish], ctx)
     if tune:

@@ -25,7 +25,7 @@ class Fidelity:
     @property
     def relative_l2(self) -> float:
         """|got - want| / |want|, of the same vectors."""
-        return float(10.0 ** (-self.sqnr / 20.0))
+        return 0.0 if self.sqnr >= MOST_DB else float(10.0 ** (-self.sqnr / 20.0))
 
 
 @dataclass

@@ -17,12 +17,12 @@ from mcpc.pipeline import Pass
 from mcpc.ranges import RangeTable
 
 #: What ``precision`` may be, and the pass that rounds to it.
-PRECISIONS = {"fp32": None, "fp16": "halve", "int8": "quantize"}
+PRECISIONS = {"fp32": None, "fp16": "halve", "int8": "quantize", "auto": "quantize"}
 
 QUANTIZE = PRECISIONS["int8"]
 
-#: The most samples on which errors are measured.
-MEASURED = 8
+#: The most samples that are kept to measure errors on, and the bytes that they may take; one is kept anyway.
+MEASURED, MEASURED_BYTES = 32, 64 << 20
 
 Feeds = Mapping[str, np.ndarray[Any, Any]]
 
@@ -46,15 +46,16 @@ def judged(series: Sequence[Pass]) -> tuple[Sequence[Pass], Sequence[Pass]]:
 
 class Spread:
     """Keeps some of the samples that pass, however many: at least half of ``most`` of them where there are so many,
-    evenly spread, the first among them."""
+    evenly spread, the first among them; fewer where they are larger than ``nbytes`` together."""
 
-    def __init__(self, most: int) -> None:
-        self._most, self._every, self._count = most, 1, 0
+    def __init__(self, most: int, nbytes: int) -> None:
+        self._most, self._nbytes, self._every, self._count = most, nbytes, 1, 0
         self.kept: list[Feeds] = []
 
     def add(self, feeds: Feeds) -> None:
         if self._count % self._every == 0:
-            if len(self.kept) == self._most:
+            own = sum(array.nbytes for array in feeds.values())
+            if len(self.kept) >= min(self._most, max(1, self._nbytes // max(own, 1))):
                 self.kept, self._every = self.kept[::2], 2 * self._every
             if self._count % self._every == 0:
                 self.kept.append(feeds)
@@ -64,7 +65,8 @@ class Spread:
 class Ranges:
     """Called by ``quantize`` with a graph and tensors: finds their ranges by the samples in ``data``
     (:func:`mcpc.calib.samples.open_samples`), and writes them to ``table`` if there is one; without data by that, a
-    file or the ranges themselves. ``samples`` are up to :data:`MEASURED` of those in ``data``, once it was called."""
+    file or the ranges themselves. Asked again, it gives what it found. ``samples`` are up to :data:`MEASURED` of those
+    in ``data``, once it was called."""
 
     def __init__(
         self,
@@ -75,25 +77,36 @@ class Ranges:
     ) -> None:
         self._data, self._method, self._progress = data, method, progress
         self._table = Path(table) if isinstance(table, str | os.PathLike) else table
-        self._spread = Spread(MEASURED)
+        self._spread = Spread(MEASURED, MEASURED_BYTES)
+        self._found: RangeTable | None = None
 
     @property
     def samples(self) -> Sequence[Feeds]:
         return self._spread.kept
 
-    def check(self, series: Sequence[Pass]) -> None:
+    def check(self, series: Sequence[Pass], is_measured: bool, is_chosen: bool) -> None:
         """UsageError E001 where a pass of ``series`` needs ranges and there are neither data nor a table, or where
-        there are and none does."""
+        there are and none does; where errors are to be measured and there are no data; where layers are chosen by hand
+        (``is_chosen``) that no pass asks about."""
         is_given = self._data is not None or self._table is not None
         is_needed = any(each.name == QUANTIZE for each in series)
+        if not is_needed and (is_given or is_measured or is_chosen):
+            what = "calibration data" if is_given else "limits of errors" if is_measured else "layer_precisions"
+            raise UsageError("E001", f"{what} are for precision int8 and auto", hint='give precision="int8"')
+        if is_measured and self._data is None:
+            message = "precision auto and limits of errors take calibration data: errors are measured on them"
+            raise UsageError("E001", message, hint="give calib_data")
         if is_needed and not is_given:
             raise UsageError(
                 "E001", "int8 takes calibration data", hint="give calib_data, or a calib_table made before"
             )
-        if is_given and not is_needed:
-            raise UsageError("E001", "calibration data are for precision int8", hint='give precision="int8"')
 
     def __call__(self, graph: Graph, tensors: Sequence[Value]) -> RangeTable:
+        if self._found is None:
+            self._found = self._find(graph, tensors)
+        return self._found
+
+    def _find(self, graph: Graph, tensors: Sequence[Value]) -> RangeTable:
         if self._data is None and isinstance(self._table, RangeTable):
             return self._table
         calibrator = plugins.find_calibrator()

@@ -4,9 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from mcpc.accuracy_budget import DROP_METRICS, Budget, Outcome
 from mcpc.ir import Graph
 from mcpc.layer_errors import Errors, is_quantised, layers_of
-from mcpc.layer_precision import FP32, INT8, NETWORK, PASS, SLOWER, LayerPrecision, record_output
+from mcpc.layer_precision import (
+    FP32,
+    INT8,
+    MET,
+    NETWORK,
+    NOT_MET,
+    PASS,
+    SLOWER,
+    TIMES,
+    LayerPrecision,
+    record_output,
+)
 from mcpc.layer_times import Times
 from mcpc.pipeline import PassContext
 from mcpc.units import duration
@@ -19,18 +31,18 @@ def record(
     exact: Graph,
     quantised: Graph,
     errors: Errors | None,
-    times: Mapping[str, Times],
+    times: Mapping[str, Mapping[str, float]],
     reasons: Mapping[str, str],
     ctx: PassContext,
 ) -> None:
-    """A decision for each layer of ``exact``, and for each output. ``times`` are those of the network by precision,
-    ``reasons`` say why layers have theirs."""
+    """A decision for each layer of ``exact``, and for each output. ``times`` are those of the layers, in microseconds,
+    by precision; ``reasons`` say why layers have theirs."""
     rounded = {node.name for node in quantised.nodes if is_quantised(node)}
     told = {each.subject: each.reason for each in ctx.decisions if each.action == "keep"}
     for node in layers_of(exact):
         precision = INT8 if node.name in rounded else FP32
         reason = "" if precision == INT8 else told.get(node.name, "it has no form of integers")
-        us = {kind: each.layers[node.name] for kind, each in times.items()}
+        us = {kind: each[node.name] for kind, each in times.items()}
         error = None if errors is None else errors.layers.get(node.name)
         LayerPrecision(node.name, precision, reasons.get(node.name, reason), us, error).record(ctx)
     if errors is not None:
@@ -38,9 +50,8 @@ def record(
             record_output(ctx, name, fidelity)
 
 
-def record_if_slower(times: Mapping[str, Times], ctx: PassContext) -> None:
+def record_if_slower(floats: Times, integers: Times, ctx: PassContext) -> None:
     """Say so where integers are predicted to take longer than floats, and in which layers."""
-    floats, integers = times[FP32], times[INT8]
     if integers.total <= floats.total:
         return
     lost = {name: us - floats.layers[name] for name, us in integers.layers.items()}
@@ -50,4 +61,17 @@ def record_if_slower(times: Mapping[str, Times], ctx: PassContext) -> None:
         reason += f"; most is lost in {', '.join(f'{name} by {duration(lost[name])}' for name in worst)}"
     ctx.pass_name = PASS
     reason += '; precision "auto" leaves out what does not pay'
-    ctx.decide(NETWORK, SLOWER, reason, fp32_us=floats.total, int8_us=integers.total)
+    ctx.decide(NETWORK, SLOWER, reason, **_totals(floats, integers))
+
+
+def record_budget(budget: Budget, outcome: Outcome, floats: Times, mixed: Times, ctx: PassContext) -> None:
+    """Whether the outputs are within the budget, and what the network is predicted to take."""
+    ctx.pass_name = PASS
+    verdict = MET if budget.allows(outcome) else NOT_MET
+    reason = f"{budget.describe(outcome)}; predicted {duration(mixed.total)}, {duration(floats.total)} in fp32"
+    drops = {f"drop_{metric}": outcome.drop(metric) for metric in DROP_METRICS}
+    ctx.decide(NETWORK, verdict, reason, **drops, sqnr_db=outcome.sqnr, **_totals(floats, mixed))
+
+
+def _totals(floats: Times, integers: Times) -> dict[str, float]:
+    return {TIMES[FP32]: floats.total, TIMES[INT8]: integers.total}

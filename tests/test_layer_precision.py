@@ -51,7 +51,7 @@ def network(rows: int = 7) -> bytes:
     return bytes(model.SerializeToString())
 
 
-SAMPLES = [{"x": np.random.default_rng(seed).standard_normal((7, 64), np.float32)} for seed in range(6)]
+SAMPLES = [{"x": np.random.default_rng(seed).standard_normal((7, 64), np.float32)} for seed in range(4)]
 
 
 def with_integer_rate(monkeypatch: pytest.MonkeyPatch, gops: float) -> None:
@@ -102,12 +102,23 @@ def test_measures_at_their_ends(got: list[float], want: list[float], sqnr: float
 
 @pytest.mark.parametrize(("count", "kept"), [(0, 0), (3, 3), (8, 8), (9, 5), (16, 8), (1000, 8)])
 def test_samples_that_are_kept_are_spread(count: int, kept: int) -> None:
-    spread = Spread(8)
+    spread = Spread(8, 1 << 20)
     for index in range(count):
         spread.add({"x": np.array(index)})
     indices = [int(feeds["x"]) for feeds in spread.kept]
     assert len(indices) == kept
     assert len(set(np.diff(indices))) <= 1 and indices[:1] == [0][:kept]
+
+
+def test_large_samples_are_kept_in_little_memory() -> None:
+    spread = Spread(8, 2500)
+    for _ in range(20):
+        spread.add({"x": np.zeros(1000, np.uint8)})
+    assert len(spread.kept) == 2
+    spread = Spread(8, 10)
+    spread.add({"x": np.zeros(1000, np.uint8)})
+    spread.add({"x": np.zeros(1000, np.uint8)})
+    assert len(spread.kept) == 1
 
 
 def test_a_copy_shares_nothing_but_numbers() -> None:

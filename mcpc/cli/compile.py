@@ -53,9 +53,9 @@ WARNED = ((layer_precision.PASS, layer_precision.SLOWER), (layer_precision.PASS,
 @click.option("--freeze-defaults", is_flag=True, help="Make constants of initializers that are also listed as inputs.")
 @click.option(
     "--precision",
-    type=click.Choice(["fp32", "fp16", "int8"]),
+    type=click.Choice(["fp32", "fp16", "int8", "auto"]),
     help="fp16: float16 weights, and float16 arithmetic where the target has it. int8: products of 8-bit integers, by "
-    "--calib-data (default: the target's).",
+    "--calib-data. auto: int8 for the layers that gain from it, within limits of errors (default: the target's).",
 )
 @click.option(
     "--calib-data",
@@ -80,6 +80,27 @@ WARNED = ((layer_precision.PASS, layer_precision.SLOWER), (layer_precision.PASS,
     "--zero-point-bias",
     type=click.Choice(["0", "128"]),
     help="128: store 8-bit weights as uint8 around it, as some neural processors read them (default: the target's).",
+)
+@click.option(
+    "--max-drop",
+    type=click.FloatRange(0, 1),
+    metavar="SHARE",
+    help="With auto: how far outputs may move from float32 on samples of --calib-data (0.1 if no limit is given); "
+    "layers that move them most stay float. With int8: warn beyond.",
+)
+@click.option(
+    "--drop-metric",
+    type=click.Choice(["l2", "top1"]),
+    default="l2",
+    show_default=True,
+    help="What --max-drop limits: the relative L2 error of each output, or the share of its rows (along the last axis) "
+    "whose largest element is another.",
+)
+@click.option(
+    "--min-sqnr",
+    type=float,
+    metavar="DB",
+    help="Like --max-drop: the least signal-to-quantisation-noise ratio of each output, in dB.",
 )
 @click.option(
     "--symmetric-activations",
@@ -128,6 +149,9 @@ def compile_(
     calib_method: str,
     calib_table: Path | None,
     zero_point_bias: str | None,
+    max_drop: float | None,
+    drop_metric: str,
+    min_sqnr: float | None,
     symmetric_activations: bool | None,
     winograd: str,
     tune: bool,
@@ -149,6 +173,7 @@ def compile_(
       mcpc compile mobilenetv2.onnx --target rock5b -o mobilenetv2.mcp26bin
       mcpc compile bert.onnx --dim batch=1 --dim sequence=1..512
       mcpc compile resnet50.onnx --precision int8 --calib-data images.txt
+      mcpc compile resnet50.onnx --precision auto --calib-data images.txt --min-sqnr 25
     """
     input_shapes, bounds = parse_shapes(shapes), read_bounds(dims)
 
@@ -169,6 +194,9 @@ def compile_(
             calib_method=calib_method,
             calib_table=calib_table,
             zero_point_bias=None if zero_point_bias is None else int(zero_point_bias),
+            max_drop=max_drop,
+            drop_metric=drop_metric,
+            min_sqnr=min_sqnr,
             symmetric_activations=symmetric_activations,
             winograd=winograd,
             tune=tune,
