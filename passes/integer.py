@@ -24,10 +24,10 @@ PRODUCTS = ("MatMul", "Gemm", "Conv")
 
 @dataclass(frozen=True)
 class Integer(Pass):
-    """MatMul, Gemm without alpha and beta, and Conv of one group, of a tensor with one scale and constant weights with
-    one scale a column (output channel) that are signed bytes, less their zero point. A convolution needs channels that
-    are a multiple of the four bytes that are multiplied at once. Floats of 16 bits on the way from the integers to the
-    product round nothing then. Products of quantised tensors that stay floats are recorded, with the reason."""
+    """MatMul, Gemm without alpha and beta, and Conv over one or two axes, of a tensor with one scale and constant
+    weights with one scale a column (output channel) that are signed bytes, less their zero point. Floats of 16 bits on
+    the way from the integers to the product round nothing then. Products of quantised tensors that stay floats are
+    recorded, with the reason."""
 
     name: ClassVar[str] = "integer"
 
@@ -229,15 +229,7 @@ def _rank_obstacle(node: Node, weights: Array) -> str:
 
 
 def _obstacle(node: Node) -> str:
-    """What in its attributes and shapes keeps a product from being one of integers; empty where nothing does."""
-    if node.is_op("Conv"):
-        weights = node.inputs[1]
-        channels = weights.type.dims[1] if weights is not None and weights.type.rank else 0
-        if node.attrs.get("group", 1) != 1:
-            return f"it has {node.attrs['group']} groups"
-        return (
-            "" if isinstance(channels, int) and channels % 4 == 0 else f"{channels} input channels are no multiple of 4"
-        )
+    """Which of its attributes keeps a product from being one of integers; empty where none does."""
     usual = {"alpha": 1.0, "beta": 1.0, "transA": 0} if node.is_op("Gemm") else {}
     changed = [name for name, value in usual.items() if node.attrs.get(name, value) != value]
     return f"it has {' and '.join(changed)}" if changed else ""

@@ -57,7 +57,7 @@ def test_digits_are_read_as_well_as_by_floats(artifact: Path) -> None:
     document = mcpc.inspect(artifact)
     assert document["provenance"]["precision"] == "int8"
     actions = {each["subject"]: each["action"] for each in document["decisions"] if each["pass"] == "integer"}
-    assert actions == {"conv2": "integer", "fc": "integer"}  # conv1 has one channel
+    assert actions == {"conv1": "integer", "conv2": "integer", "fc": "integer"}
 
 
 def test_the_quantised_graph_is_the_judge(artifact: Path, folder: Path) -> None:

@@ -31,7 +31,7 @@ from mcpc.ops.context import (
 )
 from mcpc.ops.elementwise import Elementwise, converted
 from mcpc.ops.expr import Expr, apply, where
-from mcpc.ops.linear import convolution_of, cost_conv, cost_matmul, infer_conv, infer_matmul
+from mcpc.ops.linear import cost_conv, cost_matmul, infer_conv, infer_matmul
 from mcpc.ops.registry import EXACT, ROUNDED, Cost, OpDef, register, traffic
 
 Array = np.ndarray[Any, Any]
@@ -272,17 +272,14 @@ def _check_parameters(node: Node) -> None:
 
 def has_packed_weights(node: Node, operands: Sequence[Value | None]) -> bool:
     """Whether kernels can pack the weights of a MatMulInteger or ConvInteger: these are constant, of one matrix, or of
-    one group and two axes at most, and int8 holds them (:func:`signed_weights`). The other factor has one zero point,
-    which may be computed. ``operands`` are the node's inputs, or what they stand for outside a fused node's body."""
+    two axes at most, and int8 holds them (:func:`signed_weights`). The other factor has one zero point, which may be
+    computed. ``operands`` are the node's inputs, or what they stand for outside a fused node's body."""
     left, right, left_zero, zero = (operands[index] if index < len(operands) else None for index in range(4))
     if not node.is_op("MatMulInteger", "ConvInteger") or left is None or right is None or right.data is None:
         return False
     if (left_zero is not None and left_zero.type.elements != 1) or (zero is not None and zero.data is None):
         return False
-    if node.is_op("ConvInteger"):
-        fits = right.data.ndim <= 4 and convolution_of(node).groups == 1
-    else:
-        fits = right.data.ndim == 2 and (left.type.rank or 0) > 1
+    fits = right.data.ndim <= 4 if node.is_op("ConvInteger") else right.data.ndim == 2 and (left.type.rank or 0) > 1
     points = np.zeros(1) if zero is None or zero.data is None else zero.data
     is_in_the_middle = bool((points == (128 if right.dtype is DType.uint8 else 0)).all())
     return fits and (is_in_the_middle or signed_weights(node, operands) is not None)

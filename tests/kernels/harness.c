@@ -10,6 +10,7 @@
 #include "conv_few.h"
 #include "conv_nd.h"
 #include "depthwise.h"
+#include "depthwise_i8.h"
 #include "elementwise.h"
 #include "gemm.h"
 #include "gemm_i8.h"
@@ -190,6 +191,14 @@ MCP26_INLINE void run_depthwise(const int64_t *n, void **p) {
     const void *args[] = {p[3], p[4], &n[8]};
     RUN_UNITS(depthwise_f32_units(shape_of(n)), n[18],
               depthwise_f32(shape_of(n), p[0], p[1], p[5], bias_and_add, args, begin, end))
+}
+
+/* n[19]: signed, n[20]: zero point. */
+MCP26_INLINE void run_depthwise_i8(const int64_t *n, void **p) {
+    const void *args[] = {p[3], &n[8]};
+    byte_rows x = {p[0], n[19], (int32_t)n[20]};
+    RUN_UNITS(depthwise_i8_units(shape_of(n)), n[18],
+              depthwise_i8(shape_of(n), x, p[1], p[2], store_sums, args, p[4], begin, end))
 }
 
 MCP26_INLINE v8f clip_of_bias(v8f acc, const void *const *args, int64_t m, int64_t n, int64_t lanes) {
@@ -456,7 +465,7 @@ MCP26_INLINE void run_normalize(const int64_t *n, void **p) {
     X(16, window) X(17, resize) X(18, double) X(19, gemm_i8) \
     X(20, attention) X(21, matmul_strided) X(22, normalize) \
     X(23, gemm_weights) X(24, matmul_i8) X(25, separable) X(26, winograd) \
-    X(27, winograd_line)
+    X(27, winograd_line) X(28, depthwise_i8)
 
 #define DEFINE_KERNEL(I, NAME) \
     static __attribute__((noinline)) void kernel_##NAME(const int64_t *n, void **p) { run_##NAME(n, p); }

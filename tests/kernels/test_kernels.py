@@ -27,6 +27,7 @@ FAMILIES: tuple[Callable[[np.random.Generator], Iterator[Case]], ...] = (
     attention.strided_products,
     attention.normalizations,
     windows.convolutions,
+    windows.bytes_convolutions,
     windows.separables,
     windows.winograd_convolutions,
     windows.winograd_lines,

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from mcpc.targets.native.emit.integer import depthwise_scratch, pack_depthwise
 from mcpc.targets.native.winograd import FORMS
 from mcpc.targets.native.winograd_line import CHAIN, LINE_FORMS
 
@@ -133,6 +134,28 @@ def convolutions(rng: np.random.Generator) -> Iterator[Case]:
             numbers = [*v.numbers(), chunk, number]
             buffers = [data, packed, zeros, bias, addend, v.output()]
             yield Case(f"{kernel} {v}{order}", kernel, numbers, buffers, {5: want}, 1e-5, is_static=True)
+
+
+DEPTHWISE_BYTES = [
+    *DEPTHWISE,
+    Window(1, (5, 8), 48, 48, (7, 3), (1, 2), (1, 1), (3, 1, 3, 1), groups=48),
+    Window(2, (40, 1), 21, 21, (5, 1), (2, 1), (2, 1), (4, 0, 0, 0), groups=21),
+    Window(1, (1, 17), 10, 10, (1, 3), (1, 1), (1, 4), (0, 4, 0, 4), groups=10),
+]
+
+
+def bytes_convolutions(rng: np.random.Generator) -> Iterator[Case]:
+    for index, v in enumerate(DEPTHWISE_BYTES):
+        dtype, zero = (np.int8, -3) if index % 2 else (np.uint8, 130)
+        x = rng.integers(np.iinfo(dtype).min, np.iinfo(dtype).max, v.input(rng).shape, dtype, endpoint=True)
+        w = rng.integers(-128, 127, (v.out_c, 1, *v.kernel), np.int8, endpoint=True)
+        want = np.full(v.output().shape, 12345, np.int32)
+        want[..., : v.out_c] = v.convolve(x[..., : v.in_c].astype(np.int32) - zero, w)
+        packed, sums = pack_depthwise(w)
+        numbers = [*v.numbers(), ALL if index % 2 else 1, index % 2, zero]
+        scratch = np.zeros(depthwise_scratch(v.in_c, v.kernel, v.stride, v.dilation), np.uint8)
+        buffers = [x, packed, sums, np.full_like(want, 12345), scratch]
+        yield Case(f"depthwise_i8 {v}", "depthwise_i8", numbers, buffers, {3: want}, is_static=True)
 
 
 #: Depthwise convolutions with the channels before and behind (0: no product there), rows of a band, chunk.

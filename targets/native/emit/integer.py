@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from mcpc.ir import Dim, DType, Value, product
@@ -72,20 +74,55 @@ def packed_matmul(b: KernelBuilder) -> None:
     depth, columns = weights.shape
     rows = product(b.outer(b.anchor.inputs[0]).type.dims[:-1])
     b.label = "gemm of integers"
-    b.call("gemm_i8", *(rows, columns, depth), *_packed_operands(b, weights))
+    b.call("gemm_i8", *(rows, columns, depth), *_packed_operands(b, [weights]))
     b.units = f"gemm_i8_units({b.size(rows)}, {columns})"
 
 
 def packed_conv(b: KernelBuilder) -> None:
-    """A convolution of one group over one or two axes."""
-    weights, window = _weights(b), convolution_of(b.anchor).window
+    """A convolution over one or two axes."""
+    weights, convolution = _weights(b), convolution_of(b.anchor)
+    window, groups = convolution.window, convolution.groups
     inner = b.anchor.inputs[0]
     assert inner is not None
-    shape = conv_shape(b, inner, window, 1)
-    matrix = weights.reshape(*weights.shape[:2], -1).transpose(2, 1, 0).reshape(-1, len(weights))
-    b.label = f"conv {'x'.join(map(str, window.kernel))} of integers"
-    b.call("conv_bytes", shape, *_packed_operands(b, matrix))
+    size = "x".join(map(str, window.kernel))
+    if weights.shape[1] == 1 < groups == len(weights):
+        packed, sums = pack_depthwise(weights)
+        shape = conv_shape(b, inner, window, groups)
+        b.label = f"depthwise {size} of integers"
+        b.headers.append("depthwise_i8.h")
+        b.scratch = depthwise_scratch(len(weights), window.kernel, window.strides, window.dilations)
+        operands = (_bytes(b), b.constant(packed, "int16_t"), b.constant(sums, "int32_t"), b.finish(), "args")
+        b.call("depthwise_i8", shape, *operands, f"(void *){b.worker_scratch}", "begin", "end")
+        b.units = f"depthwise_i8_units({shape})"
+        return
+    by_group = join_groups(weights, groups)
+    shape = conv_shape(b, inner, window, len(by_group))
+    b.label = f"conv {size} of integers"
+    b.call("conv_bytes", shape, *_packed_operands(b, [kernel_matrix(group) for group in by_group]))
     b.units = f"conv_bytes_units({shape})"
+
+
+#: Columns that groups are joined for: kernels compute as many at once anyway.
+JOINED = 8
+
+
+def join_groups(weights: Array, groups: int) -> Array:
+    """int8 [groups / joined, columns, depth, ...] of a convolution's weights: neighbouring groups of few columns become
+    one, with zeros where the columns of one meet the channels of another."""
+    columns, (depth, *kernel) = len(weights) // groups, weights.shape[1:]
+    joined = max(n for n in range(1, groups + 1) if groups % n == 0 and (n == 1 or n * columns <= JOINED))
+    result = np.zeros((groups // joined, joined, columns, joined, depth, *kernel), np.int8)
+    split = weights.reshape(groups // joined, joined, columns, depth, *kernel)
+    for index in range(joined):
+        result[:, index, :, index] = split[:, index]
+    return result.reshape(groups // joined, joined * columns, joined * depth, *kernel)
+
+
+def kernel_matrix(weights: Array) -> Array:
+    """[columns, depth, (height,) width] as the matrix of conv_bytes (gemm_i8.h)."""
+    (columns, depth), width = weights.shape[:2], weights.shape[-1]
+    rows = weights.reshape(columns, depth, -1, width).transpose(2, 3, 1, 0).reshape(-1, width * depth, columns)
+    return np.pad(rows, ((0, 0), (0, -width * depth % 4), (0, 0))).reshape(-1, columns)
 
 
 def _weights(b: KernelBuilder) -> Array:
@@ -94,20 +131,50 @@ def _weights(b: KernelBuilder) -> Array:
     return weights
 
 
-def _packed_operands(b: KernelBuilder, weights: Array) -> tuple[str, ...]:
-    """What follows the sizes in a call of gemm_i8.h, for weights [K, N]."""
+#: Output pixels of a tile of depthwise_i8.h.
+DEPTHWISE_TILE = 8
+
+
+def depthwise_scratch(channels: int, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]) -> int:
+    """Bytes of a worker's scratch for depthwise_i8.h."""
+    down, columns = kernel[-1], DEPTHWISE_TILE
+    if len(kernel) > 1 and kernel[0] > 1:
+        down, columns = kernel[0], (DEPTHWISE_TILE - 1) * strides[1] + (kernel[1] - 1) * dilations[1] + 1
+    return -(-channels // 8) * 8 + 8 * (-(-down // 4) * 4) * columns
+
+
+def pack_depthwise(weights: Array) -> tuple[Array, Array]:
+    """int8 [C, 1, (height,) width] as depthwise_i8.h wants it, int16 [pairs, across, ceil8(C), 2], and the sums of the
+    channels' weights, int32 [ceil8(C)]."""
+    taps = weights.reshape(len(weights), -1, weights.shape[-1])
+    if taps.shape[1] == 1:
+        taps = taps.transpose(0, 2, 1)
+    channels, down, across = taps.shape
+    wide = np.zeros((-(-channels // 8) * 8, -(-down // 4) * 4, across), np.int16)
+    wide[:channels, :down] = taps
+    packed = wide.reshape(len(wide), -1, 2, across).transpose(1, 3, 0, 2)
+    return np.ascontiguousarray(packed), wide.sum((1, 2), dtype=np.int32)
+
+
+def _bytes(b: KernelBuilder) -> str:
+    """The left factor as byte_rows of gemm_i8.h."""
     left, zero = b.outer(b.anchor.inputs[0]), b.anchor.input(2)
-    depth, columns = weights.shape
-    padded = np.zeros((-(-depth // 4) * 4, -(-columns // b.nr) * b.nr), np.int8)
-    padded[:depth, :columns] = weights
-    packed = padded.reshape(len(padded) // 4, 4, padded.shape[1] // b.nr, b.nr).transpose(2, 0, 3, 1)
-    b.headers.append("gemm_i8.h")
-    b.scratch = 96 * max(len(padded) // 4, 1)  # GEMM_I8_SCRATCH
     point = "0" if zero is None else f"{b.input(zero)}[0]"
+    return f"(byte_rows){{{b.input(left, 'void')}, {int(left.dtype is DType.int8)}, {point}}}"
+
+
+def _packed_operands(b: KernelBuilder, matrices: Sequence[Array]) -> tuple[str, ...]:
+    """What follows the sizes in a call of gemm_i8.h, for weights [K, N], one matrix a group."""
+    depth, columns = matrices[0].shape
+    padded = np.zeros((len(matrices), -(-depth // 4) * 4, -(-columns // b.nr) * b.nr), np.int8)
+    padded[:, :depth, :columns] = matrices
+    packed = padded.reshape(len(matrices), -1, 4, padded.shape[2] // b.nr, b.nr).transpose(0, 3, 1, 4, 2)
+    b.headers.append("gemm_i8.h")
+    b.scratch = 96 * max(padded.shape[1] // 4, 1)  # GEMM_I8_SCRATCH
     return (
-        f"(byte_rows){{{b.input(left, 'void')}, {int(left.dtype is DType.int8)}, {point}}}",
-        b.byte_weights(np.ascontiguousarray(packed), f"[N/{b.nr}][K/4][{b.nr}][4]"),
-        b.constant(padded.sum(0, dtype=np.int32), "int32_t"),
+        _bytes(b),
+        b.byte_weights(np.ascontiguousarray(packed), f"[G][N/{b.nr}][K/4][{b.nr}][4]"),
+        b.constant(padded.sum(1, dtype=np.int32), "int32_t"),
         *(b.finish(), "args", f"(void *){b.worker_scratch}", "begin", "end"),
     )
 

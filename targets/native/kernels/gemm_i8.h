@@ -112,10 +112,11 @@ MCP26_INLINE void byte_put(byte_rows a, byte_left *tile, int64_t i, int64_t k, c
 /* What a kernel brings: row m of its left operand, all columns, as row i of a packed tile. */
 typedef void (*byte_source)(const void *left, byte_rows a, int64_t K, int64_t m, byte_left *tile, int64_t i);
 
-/* finish((a - zero) x W). column_sums[ceil(N / MCP26_NR) * MCP26_NR]: the sums of the weights of each column. */
+/* finish((a - zero) x W), for which the first column is column `first`. column_sums[ceil(N / MCP26_NR) * MCP26_NR]: the
+ * sums of the weights of each column. */
 MCP26_INLINE void byte_units_run(int64_t M, int64_t N, int64_t K, byte_rows a, byte_source source, const void *rows_of,
                                  const int8_t *packed, const int32_t *column_sums, byte_finish finish,
-                                 const void *const *args, void *scratch, int64_t begin, int64_t end) {
+                                 const void *const *args, int64_t first, void *scratch, int64_t begin, int64_t end) {
     int64_t strips = mcp26_ceil_div(N, BYTE_WIDTH), parts = gemm_i8_groups(M, N), groups = mcp26_ceil_div(K, 4);
     int64_t panel_stride = groups * MCP26_NR * 4;
     int32_t shift = BYTE_IS_WIDE || a.is_signed == BYTE_IS_SIGNED ? 0 : BYTE_IS_SIGNED ? -128 : 128;
@@ -140,7 +141,7 @@ MCP26_INLINE void byte_units_run(int64_t M, int64_t N, int64_t K, byte_rows a, b
                         sum = __builtin_shufflevector(sum, next, 0, 2, 4, 6, 8, 10, 12, 14) +
                               __builtin_shufflevector(sum, next, 1, 3, 5, 7, 9, 11, 13, 15);
                     }
-                    finish((v8i)(sum - correction), args, m + i, n + j, lanes);
+                    finish((v8i)(sum - correction), args, m + i, first + n + j, lanes);
                 }
             }
         }
@@ -155,33 +156,55 @@ MCP26_INLINE void gemm_i8_source(const void *left, byte_rows a, int64_t K, int64
 MCP26_INLINE void gemm_i8(int64_t M, int64_t N, int64_t K, byte_rows a, const int8_t *packed,
                           const int32_t *column_sums, byte_finish finish, const void *const *args, void *scratch,
                           int64_t begin, int64_t end) {
-    byte_units_run(M, N, K, a, gemm_i8_source, a.data, packed, column_sums, finish, args, scratch, begin, end);
+    byte_units_run(M, N, K, a, gemm_i8_source, a.data, packed, column_sums, finish, args, 0, scratch, begin, end);
 }
 
-/* One output pixel's window. */
+/* Columns of the product that a row of a convolution's kernel takes, `depth` channels a group. */
+MCP26_INLINE int64_t conv_bytes_row(conv_shape s, int64_t depth) { return mcp26_ceil_div(s.kernel_w * depth, 4) * 4; }
+
+/* One output pixel's window. The taps of a row are one run of memory where nothing lies between them. */
 MCP26_INLINE void conv_bytes_source(const void *left, byte_rows a, int64_t K, int64_t m, byte_left *tile, int64_t i) {
     const conv_shape s = *(const conv_shape *)left;
+    int64_t depth = s.in_c / s.groups, run = s.dilation_w == 1 && s.x_pixel == depth ? s.kernel_w : 1;
     int64_t side = m % s.out_w * s.stride_w - s.pad_left, top = m / s.out_w % s.out_h * s.stride_h - s.pad_top;
     const uint8_t *item = (const uint8_t *)a.data + m / s.out_w / s.out_h * s.in_h * s.in_w * s.x_pixel;
-    int64_t k = 0;
     (void)K;
     for (int64_t kh = 0; kh < s.kernel_h; kh++) {
-        int64_t row = top + kh * s.dilation_h, is_row = (uint64_t)row < (uint64_t)s.in_h;
-        for (int64_t kw = 0; kw < s.kernel_w; kw++, k += s.in_c) {
-            int64_t column = side + kw * s.dilation_w, is_here = is_row && (uint64_t)column < (uint64_t)s.in_w;
-            byte_put(a, tile, i, k, is_here ? item + (row * s.in_w + column) * s.x_pixel : NULL, s.in_c);
+        int64_t line = top + kh * s.dilation_h, width = (uint64_t)line < (uint64_t)s.in_h ? s.in_w : 0;
+        const uint8_t *from = item + line * s.in_w * s.x_pixel;
+        for (int64_t kw = 0, k = kh * conv_bytes_row(s, depth); kw < s.kernel_w; kw += run, k += run * depth) {
+            int64_t column = side + kw * s.dilation_w;
+            int64_t before = mcp26_min(run, mcp26_max(0, -column)); /* taps beyond the left edge */
+            int64_t inside = mcp26_max(0, mcp26_min(run, width - column) - before), behind = run - before - inside;
+            if (before && inside) byte_put(a, tile, i, k, NULL, before * depth);
+            if (inside)
+                byte_put(a, tile, i, k + before * depth, from + (column + before) * s.x_pixel, inside * depth);
+            else
+                behind = run;
+            if (behind) byte_put(a, tile, i, k + (run - behind) * depth, NULL, behind * depth);
         }
     }
 }
 
-MCP26_INLINE int64_t conv_bytes_units(conv_shape s) { return gemm_i8_units(s.batch * s.out_h * s.out_w, s.out_c); }
+MCP26_INLINE int64_t conv_bytes_group_units(conv_shape s) {
+    return gemm_i8_units(s.batch * s.out_h * s.out_w, s.out_c / s.groups);
+}
 
-/* finish((x - zero) * w), pixel by channel, over NHWC (conv.h), one group; beyond the edge x is zero. Weights: K =
- * kernel_h * kernel_w * in_c in this order. */
+MCP26_INLINE int64_t conv_bytes_units(conv_shape s) { return s.groups * conv_bytes_group_units(s); }
+
+/* finish((x - zero) * w), pixel by channel, over NHWC (conv.h); beyond the edge x is zero. Weights and sums of columns
+ * lie one group behind the other. K is the rows of the kernel, each in the order (kw, channel) and filled up with zeros
+ * to a multiple of four. */
 MCP26_INLINE void conv_bytes(conv_shape s, byte_rows x, const int8_t *packed, const int32_t *column_sums,
                              byte_finish finish, const void *const *args, void *scratch, int64_t begin, int64_t end) {
-    byte_units_run(s.batch * s.out_h * s.out_w, s.out_c, s.kernel_h * s.kernel_w * s.in_c, x, conv_bytes_source, &s,
-                   packed, column_sums, finish, args, scratch, begin, end);
+    int64_t depth = s.in_c / s.groups, K = s.kernel_h * conv_bytes_row(s, depth), N = s.out_c / s.groups;
+    int64_t units = conv_bytes_group_units(s), wide = mcp26_ceil_div(N, MCP26_NR) * MCP26_NR;
+    for (int64_t g = begin / mcp26_max(1, units); g * units < end; g++) {
+        byte_rows of = {(const uint8_t *)x.data + g * depth, x.is_signed, x.zero};
+        byte_units_run(s.batch * s.out_h * s.out_w, N, K, of, conv_bytes_source, &s, packed + g * K * wide,
+                       column_sums + g * wide, finish, args, g * N, scratch, mcp26_max(0, begin - g * units),
+                       mcp26_min(units, end - g * units));
+    }
 }
 
 #endif
