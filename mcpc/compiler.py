@@ -16,7 +16,7 @@ from mcpc.files import require_writable
 from mcpc.golden_cases import default_case, golden_cases
 from mcpc.metadata import add_defaults, metadata
 from mcpc.pipeline import Pass, PassContext, parse_pipeline, run_pipeline
-from mcpc.precision import PRECISIONS, Ranges, judged, rounded
+from mcpc.precision import PRECISIONS, Ranges, at_quantize, judged, rounded
 from mcpc.quantisation import Quantisation
 from mcpc.ranges import RangeTable
 from mcpc.size_options import Bound, Shape
@@ -35,6 +35,8 @@ def compile(
     dims: Mapping[str, Bound] | None = None,
     freeze_defaults: bool = False,
     precision: str | None = None,
+    weights: str | None = None,
+    block_size: int | None = None,
     winograd: str = "auto",
     tune: bool = False,
     passes: str | None = None,
@@ -63,7 +65,12 @@ def compile(
       to override, become constants.
     * ``precision``: one of :data:`PRECISIONS`, by default the target's; inputs and outputs stay as they are. "fp16"
       stores weights as float16 and lets targets that compute in float16 do so. "int8" has products of 8-bit integers
-      (passes/quantize.py), and a self-test that is of the network so quantised.
+      (passes/quantize.py), and a self-test that is of the network so quantised. "int8-dynamic" has such products of
+      MatMul and Gemm only, and needs no samples: the range of what is multiplied is found in each run
+      (passes/quantize_dynamic.py).
+    * ``weights``: "int8" or "int4" stores the weights of MatMul and Gemm that stay products of floats in so many bits
+      (passes/quantize_weights.py), with a scale for every ``block_size`` that are summed (None: 128; 0: a scale a
+      column); the self-test is of the network with these weights.
     * ``calib_data`` (calib/samples.py) give int8 the ranges of tensors by ``calib_method`` (calib/observers.py).
       ``calib_table``: the file that these go to, or come from where there are no data.
     * "auto" is int8 for those layers only that are predicted to be faster so, as many as ``max_drop`` (by
@@ -99,7 +106,7 @@ def compile(
     family = plugins.find_family(description.family)
     available = plugins.passes()
     series = parse_pipeline(passes if passes is not None else description.pipeline, available)
-    series = rounded(series, precision or description.precision, available)
+    series = rounded(series, precision or description.precision, available, weights, block_size)
     ranges = Ranges(calib_data, calib_method, calib_table, progress)
     budget = Budget(max_drop, min_sqnr, drop_metric)
     is_auto = (precision or description.precision) == "auto"
@@ -121,10 +128,11 @@ def compile(
         problems.errors.extend(family.declined(graph))
     problems.raise_if_any()
     first, rest = judged(series)
-    if first:
-        *before, quantizing = first
-        graph = run_pipeline(graph, before, ctx) if before else graph
-        graph = Quantisation(quantizing, rest, family, ranges, budget, is_auto)(graph, ctx)
+    before, quantizing, behind = at_quantize(first)
+    graph = run_pipeline(graph, before, ctx) if before else graph
+    if quantizing is not None:
+        graph = Quantisation(quantizing, [*behind, *rest], family, ranges, budget, is_auto)(graph, ctx)
+    graph = run_pipeline(graph, behind, ctx) if behind else graph
     reference = onnx_writer.to_model(graph).SerializeToString() if golden != 0 else b""
     graph = run_pipeline(graph, [*rest, *family.passes(description), *finish], ctx)
     if tune:

@@ -13,13 +13,22 @@ from mcpc import plugins
 from mcpc.calibrator import Progress, Run
 from mcpc.errors import UsageError
 from mcpc.ir import Graph, Value
-from mcpc.pipeline import Pass
+from mcpc.pipeline import Pass, parse_pipeline
 from mcpc.ranges import RangeTable
 
 #: What ``precision`` may be, and the pass that rounds to it.
-PRECISIONS = {"fp32": None, "fp16": "halve", "int8": "quantize", "auto": "quantize"}
+PRECISIONS = {
+    "fp32": None,
+    "fp16": "halve",
+    "int8": "quantize",
+    "int8-dynamic": "quantize-dynamic",
+    "auto": "quantize",
+}
 
-QUANTIZE = PRECISIONS["int8"]
+#: What ``weights`` may be, and the bits of each number.
+WEIGHTS = {"int8": 8, "int4": 4}
+
+QUANTIZE, QUANTIZE_DYNAMIC, QUANTIZE_WEIGHTS = PRECISIONS["int8"], PRECISIONS["int8-dynamic"], "quantize-weights"
 
 #: The most samples that are kept to measure errors on, and the bytes that they may take; one is kept anyway.
 MEASURED, MEASURED_BYTES = 32, 64 << 20
@@ -27,21 +36,46 @@ MEASURED, MEASURED_BYTES = 32, 64 << 20
 Feeds = Mapping[str, np.ndarray[Any, Any]]
 
 
-def rounded(series: Sequence[Pass], precision: str, available: Mapping[str, type[Pass]]) -> list[Pass]:
-    """``series`` with the pass that rounds to ``precision``, before the one that looks at stored weights; where there
-    is none, at the end. A series that rounds so by itself stays as it is."""
-    rounding, names = PRECISIONS[precision], [each.name for each in series]
-    if rounding is None or rounding in names:
-        return list(series)
+def rounded(
+    series: Sequence[Pass],
+    precision: str,
+    available: Mapping[str, type[Pass]],
+    weights: str | None = None,
+    block_size: int | None = None,
+) -> list[Pass]:
+    """``series`` with the passes that round to ``precision``, and to ``weights`` what that leaves, before the one that
+    looks at stored weights; where there is none, at the end. A series that rounds so by itself stays as it is.
+
+    Raises UsageError E001 where there are no such weights, PipelineError E202 where a block is none."""
+    added: list[Pass] = []
+    if PRECISIONS[precision] is not None:
+        added.append(available[str(PRECISIONS[precision])]())
+    if weights is None and block_size is not None:
+        raise UsageError("E001", "block_size is for weights of few bits", hint='give weights="int4"')
+    if weights is not None:
+        if weights not in WEIGHTS:
+            raise UsageError("E001", f"there are no weights {weights!r}", hint=f"known: {', '.join(WEIGHTS)}")
+        blocks = "" if block_size is None else f" block_size={block_size}"
+        stored = parse_pipeline(f"{QUANTIZE_WEIGHTS}{{bits={WEIGHTS[weights]}{blocks}}}", available)
+        added = [*stored, *added] if precision == "fp16" else [*added, *stored]  # before all others become float16
+    names = [each.name for each in series]
     at = names.index("widen") if "widen" in names else len(names)
-    return [*series[:at], available[rounding](), *series[at:]]
+    return [*series[:at], *(each for each in added if each.name not in names), *series[at:]]
 
 
 def judged(series: Sequence[Pass]) -> tuple[Sequence[Pass], Sequence[Pass]]:
-    """``series`` cut where the graph computes what the artifact is judged by: behind ``quantize``, whose rounding of
-    activations makes another network; else at the start, as rounding weights is an error like any other."""
-    at = next((index + 1 for index, each in enumerate(series) if each.name == QUANTIZE), 0)
+    """``series`` cut where the graph computes what the artifact is judged by: behind the last pass that makes another
+    network, by rounding activations, or weights to few bits; else at the start, as rounding to float16 is an error like
+    any other."""
+    others = (QUANTIZE, QUANTIZE_DYNAMIC, QUANTIZE_WEIGHTS)
+    at = max((index + 1 for index, each in enumerate(series) if each.name in others), default=0)
     return series[:at], series[at:]
+
+
+def at_quantize(series: Sequence[Pass]) -> tuple[Sequence[Pass], Pass | None, Sequence[Pass]]:
+    """What is before ``quantize``, the pass itself, what is behind; where there is none, all is behind."""
+    at = next((index for index, each in enumerate(series) if each.name == QUANTIZE), None)
+    return ((), None, series) if at is None else (series[:at], series[at], series[at + 1 :])
 
 
 class Spread:

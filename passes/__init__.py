@@ -15,6 +15,8 @@ from .lookup import Lookup
 from .narrow import Narrow
 from .propagate import Propagate
 from .quantize import Quantize
+from .quantize_dynamic import QuantizeDynamic
+from .quantize_weights import QuantizeWeights
 from .requantize import Requantize
 from .simplify import Simplify
 
@@ -32,6 +34,8 @@ PASSES: dict[str, type[Pass]] = {
         Halve,
         Widen,
         Quantize,
+        QuantizeDynamic,
+        QuantizeWeights,
         Propagate,
         Requantize,
         Integer,

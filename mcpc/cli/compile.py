@@ -20,6 +20,7 @@ NOTED = (
     "read",
     "self-test",
     ("halve", "keep"),
+    ("quantize-weights", "keep"),
     ("quantize", "calibrate"),
     ("quantize", "keep"),
     ("quantize", "outliers"),
@@ -53,9 +54,22 @@ WARNED = ((layer_precision.PASS, layer_precision.SLOWER), (layer_precision.PASS,
 @click.option("--freeze-defaults", is_flag=True, help="Make constants of initializers that are also listed as inputs.")
 @click.option(
     "--precision",
-    type=click.Choice(["fp32", "fp16", "int8", "auto"]),
+    type=click.Choice(["fp32", "fp16", "int8", "int8-dynamic", "auto"]),
     help="fp16: float16 weights, and float16 arithmetic where the target has it. int8: products of 8-bit integers, by "
-    "--calib-data. auto: int8 for the layers that gain from it, within limits of errors (default: the target's).",
+    "--calib-data. int8-dynamic: those of MatMul and Gemm, by ranges that each run finds. auto: int8 for the layers "
+    "that gain from it, within limits of errors (default: the target's).",
+)
+@click.option(
+    "--weights",
+    type=click.Choice(["int8", "int4"]),
+    help="Store weights of MatMul and Gemm in 8 or 4 bits and multiply floats, which suits what reads more than it "
+    "computes.",
+)
+@click.option(
+    "--block-size",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="With --weights: a scale for every N weights that are summed (default: 128; 0: a scale a column).",
 )
 @click.option(
     "--calib-data",
@@ -145,6 +159,8 @@ def compile_(
     dims: tuple[str, ...],
     freeze_defaults: bool,
     precision: str | None,
+    weights: str | None,
+    block_size: int | None,
     calib_data: Path | None,
     calib_method: str,
     calib_table: Path | None,
@@ -173,6 +189,7 @@ def compile_(
       mcpc compile mobilenetv2.onnx --target rock5b -o mobilenetv2.mcp26bin
       mcpc compile bert.onnx --dim batch=1 --dim sequence=1..512
       mcpc compile resnet50.onnx --precision int8 --calib-data images.txt
+      mcpc compile smollm2.onnx --weights int4 --block-size 32
       mcpc compile resnet50.onnx --precision auto --calib-data images.txt --min-sqnr 25
     """
     input_shapes, bounds = parse_shapes(shapes), read_bounds(dims)
@@ -190,6 +207,8 @@ def compile_(
             dims=bounds,
             freeze_defaults=freeze_defaults,
             precision=precision,
+            weights=weights,
+            block_size=block_size,
             calib_data=calib_data,
             calib_method=calib_method,
             calib_table=calib_table,
