@@ -17,6 +17,9 @@ from mcpc import ops
 from mcpc.golden import Golden
 from mcpc.ir import DType, Graph, Node, TensorType, Value
 from mcpc.onnx_writer import to_model
+from mcpc.plugins import find_target
+from mcpc.runtime_api import cpu_has
+from mcpc.targets.native import choice
 
 from .conftest import DeviceRun
 
@@ -120,6 +123,34 @@ def test_sums_are_exact(tmp_path: Path, target: str, cases: list[Convolution]) -
     with mcpc.load(path) as session:
         for want, got in zip(results, session.run(None, {f"x{i}": x for i, x in enumerate(inputs)}), strict=True):
             np.testing.assert_array_equal(got, want, strict=True)
+
+
+FILTERED = [
+    Convolution((14, 15), 32, 24, 1, (3, 3), (1, 1), (1, 1), (1, 1, 1, 1)),
+    Convolution((9, 8), 16, 40, 1, (3, 3), (1, 1), (1, 1), (2, 0, 1, 1), True, 2),
+    Convolution((14, 15), 30, 24, 1, (3, 3), (1, 1), (1, 1), (1, 1, 1, 1)),
+    Convolution((14, 15), 32, 24, 1, (3, 3), (2, 1), (1, 1), (1, 1, 1, 1)),
+    Convolution((14, 15), 16, 24, 2, (3, 3), (1, 1), (1, 1), (1, 1, 1, 1)),
+]
+
+
+@pytest.mark.parametrize(("target", "bias"), [("x86-64-v3", 0), ("x86-64-v3", 128), ("x86-64-v4", 0), ("rock5b", 0)])
+def test_minimal_filtering_where_only_pairs_are_multiplied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str, bias: int
+) -> None:
+    """Whole channels, one group, stride 1; and weights that no neural processor is to find."""
+    monkeypatch.setattr(choice, "MOST_GROWTH", 10.0)
+    graph, inputs, results = network(FILTERED)
+    model = to_model(graph).SerializeToString()
+    path = mcpc.compile(model, target, tmp_path / "x", passes="fuse, dce", golden=0, zero_point_bias=bias)
+    kernels = [step["kernel"] for step in mcpc.inspect(path)["steps"] if step["kernel"] != "relayout"]
+    filtered = kernels.count("conv winograd 2x2 of integers")
+    assert filtered == (2 if target == "x86-64-v3" and not bias else 0) and len(kernels) == len(FILTERED)
+    if find_target(target).variant_here(cpu_has) is not None:
+        with mcpc.load(path) as session:
+            got = session.run(None, {f"x{i}": x for i, x in enumerate(inputs)})
+        for each, want in zip(got, results, strict=True):
+            np.testing.assert_array_equal(each, want, strict=True)
 
 
 #: One of each kernel and kind of group: first layers, filter banks, depthwise, few and many columns a group.

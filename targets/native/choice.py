@@ -18,6 +18,8 @@ from mcpc.pipeline import PassContext
 from mcpc.target import Target
 
 from .convolution import PackedConvolution
+from .integer_winograd import FORM as FORM_OF_INTEGERS
+from .integer_winograd import IntegerForm
 from .region import Region
 from .winograd import FORMS, HALF_FORMS, Form
 from .winograd_line import LINE_FORMS, LineForm
@@ -62,7 +64,7 @@ class Candidate:
     operations: Mapping[KernelClass, Dim]
     nbytes: int
     us: float = 0.0
-    form: Form | LineForm | None = None
+    form: Form | LineForm | IntegerForm | None = None
     block: int = 0
     is_exact: bool = True
     is_measured: bool = False
@@ -109,7 +111,12 @@ def weighed(graph: Graph, target: Target, times: Mapping[str, float]) -> Iterato
         conv = packed(region)
         if conv is None:
             continue
-        rivals = halves(conv, region, target) if conv.is_half else direct(conv, target.nr) + winograd(conv, target)
+        if conv.is_half:
+            rivals = halves(conv, region, target)
+        elif region.anchor is not None and region.anchor.is_op("ConvInteger"):
+            rivals = integers(conv, region, target)
+        else:
+            rivals = direct(conv, target.nr) + winograd(conv, target)
         candidates = []
         for each in rivals:
             work = replace(work_of(node, each.operations), weights=each.nbytes, weight_set=stored).at(sizes)
@@ -121,8 +128,9 @@ def weighed(graph: Graph, target: Target, times: Mapping[str, float]) -> Iterato
 
 
 def packed(region: Region) -> PackedConvolution | None:
-    """The convolution of a region whose activations are float32 or float16."""
-    return PackedConvolution.of(region) or PackedConvolution.of(region, DType.float16)
+    """The convolution of a region whose activations are floats of 32 or 16 bits, or bytes."""
+    found = (PackedConvolution.of(region, dtype) for dtype in (DType.float32, DType.float16, DType.uint8, DType.int8))
+    return next((each for each in found if each is not None), None)
 
 
 def key_of(node: Node) -> str:
@@ -234,6 +242,33 @@ def halves(conv: PackedConvolution, region: Region, target: Target) -> list[Cand
     products = dim(conv.pixels * columns * conv.taps * (conv.in_c + RUN_COST))
     plain = Candidate(Method.INDIRECT, {KernelClass.CONV: products}, 2 * conv.taps * conv.in_c * columns)
     return [plain, *(_filtered(conv, form, target, HALF_NR) for form in HALF_FORMS if form.fits(taps))]
+
+
+def integers(conv: PackedConvolution, region: Region, target: Target) -> list[Candidate]:
+    """The kernels of 3x3 windows over bytes, where there are several: gemm_i8.h and winograd_i8.h, whose weights are no
+    bytes that a neural processor could share."""
+    is_filtered = (
+        conv.window.kernel == (3, 3) and conv.is_unit and conv.groups == 1 and FORM_OF_INTEGERS.fits(conv.in_c)
+    )
+    if not is_filtered or not region.is_packed or not multiplies_pairs(target) or target.npu.zero_point_bias:
+        return []
+    form, depth, columns = FORM_OF_INTEGERS, conv.in_c, -(-conv.out_c // target.nr) * target.nr
+    tiles, block = form.tiles(conv.y.dims[0], *conv.y.dims[2:]), form.block(depth, target.big_core.l2_kib << 10)
+    direct = {KernelClass.INTEGER: dim(2 * conv.pixels * columns * conv.taps * depth)}
+    filtered = {
+        KernelClass.INTEGER: form.products(tiles, depth, columns),
+        KernelClass.TRANSFORM: form.transforms(tiles, depth, columns),
+    }
+    return [
+        Candidate(Method.INDIRECT, direct, conv.taps * depth * columns),
+        Candidate(Method.WINOGRAD, filtered, form.nbytes(depth, columns), form=form, block=block),
+    ]
+
+
+def multiplies_pairs(target: Target) -> bool:
+    """Whether the fastest exact products of bytes are those of pairs of 16 bits: where there is a dot product of bytes,
+    as many more of these take less time."""
+    return all("avx2" in each.features and "avx512bw" not in each.features for each in target.variants)
 
 
 def _filtered(conv: PackedConvolution, form: Form, target: Target, nr: int) -> Candidate:

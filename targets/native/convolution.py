@@ -34,7 +34,7 @@ class PackedConvolution:
         """That of a region, if it is one of activations of ``dtype``; None where it is another operator or form, which
         :mod:`.emit.windows` takes."""
         anchor = region.anchor
-        if anchor is None or not anchor.is_op("Conv") or region.is_computed(anchor.input(1)):
+        if anchor is None or not anchor.is_op("Conv", "ConvInteger") or region.is_computed(anchor.input(1)):
             return None
         x, weight = region.outer(anchor.inputs[0]), anchor.inputs[1]
         assert x is not None and weight is not None

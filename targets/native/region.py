@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from mcpc import ops
 from mcpc.ir import DType, Graph, Node, Value
+from mcpc.ops.quantize import has_packed_weights
 
 from .expression import NARROW
 
@@ -53,6 +54,12 @@ class Region:
     expansions: tuple[Node, ...] = ()
     is_attention: bool = False
     stages: tuple[Region, ...] = ()
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether the anchor is a product of integers whose weights kernels pack."""
+        anchor = self.anchor
+        return anchor is not None and has_packed_weights(anchor, [self.outer(value) for value in anchor.inputs])
 
     @classmethod
     def of(cls, node: Node) -> Region:

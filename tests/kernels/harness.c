@@ -27,6 +27,7 @@
 #include "softmax.h"
 #include "vmath.h"
 #include "winograd.h"
+#include "winograd_i8.h"
 #include "winograd_line.h"
 
 enum { NUMBERS = 32, BUFFERS = 12, STATIC = 1000, PAGE = 4096 };
@@ -199,6 +200,14 @@ MCP26_INLINE void run_depthwise_i8(const int64_t *n, void **p) {
     byte_rows x = {p[0], n[19], (int32_t)n[20]};
     RUN_UNITS(depthwise_i8_units(shape_of(n)), n[18],
               depthwise_i8(shape_of(n), x, p[1], p[2], store_sums, args, p[4], begin, end))
+}
+
+/* n[19]: signed, n[20]: zero point, n[21]: tiles of a block. */
+MCP26_INLINE void run_winograd_i8(const int64_t *n, void **p) {
+    const void *args[] = {p[2], &n[8]};
+    byte_rows x = {p[0], n[19], (int32_t)n[20]};
+    RUN_UNITS(winograd_i8_units(shape_of(n), n[21]), n[18],
+              winograd_i8(shape_of(n), n[21], x, p[1], store_sums, args, p[3], begin, end))
 }
 
 MCP26_INLINE v8f clip_of_bias(v8f acc, const void *const *args, int64_t m, int64_t n, int64_t lanes) {
@@ -465,7 +474,7 @@ MCP26_INLINE void run_normalize(const int64_t *n, void **p) {
     X(16, window) X(17, resize) X(18, double) X(19, gemm_i8) \
     X(20, attention) X(21, matmul_strided) X(22, normalize) \
     X(23, gemm_weights) X(24, matmul_i8) X(25, separable) X(26, winograd) \
-    X(27, winograd_line) X(28, depthwise_i8)
+    X(27, winograd_line) X(28, depthwise_i8) X(29, winograd_i8)
 
 #define DEFINE_KERNEL(I, NAME) \
     static __attribute__((noinline)) void kernel_##NAME(const int64_t *n, void **p) { run_##NAME(n, p); }

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from mcpc.targets.native.emit.integer import depthwise_scratch, pack_depthwise
+from mcpc.targets.native.integer_winograd import FORM
 from mcpc.targets.native.winograd import FORMS
 from mcpc.targets.native.winograd_line import CHAIN, LINE_FORMS
 
@@ -144,18 +145,34 @@ DEPTHWISE_BYTES = [
 ]
 
 
+#: 3x3 convolutions, and tiles of a block.
+FILTERED_BYTES = [
+    (Window(1, (14, 14), 32, 24, (3, 3), pads=(1, 1, 1, 1)), 6),
+    (Window(2, (7, 9), 16, 33, (3, 3), gap=3), 12),
+    (Window(1, (5, 30), 64, 8, (3, 3), pads=(2, 0, 1, 2)), 48),
+    (Window(1, (1, 1), 16, 5, (3, 3), pads=(1, 1, 1, 1)), 6),
+]
+
+
 def bytes_convolutions(rng: np.random.Generator) -> Iterator[Case]:
-    for index, v in enumerate(DEPTHWISE_BYTES):
+    cases: list[tuple[Window, int]] = [*((v, 0) for v in DEPTHWISE_BYTES), *FILTERED_BYTES]
+    for index, (v, block) in enumerate(cases):
         dtype, zero = (np.int8, -3) if index % 2 else (np.uint8, 130)
         x = rng.integers(np.iinfo(dtype).min, np.iinfo(dtype).max, v.input(rng).shape, dtype, endpoint=True)
-        w = rng.integers(-128, 127, (v.out_c, 1, *v.kernel), np.int8, endpoint=True)
+        w = rng.integers(-128, 127, (v.out_c, v.in_c // v.groups, *v.kernel), np.int8, endpoint=True)
+        if block and index % 2:  # the largest sums that there are
+            x[...], w[...] = -128, -128
         want = np.full(v.output().shape, 12345, np.int32)
         want[..., : v.out_c] = v.convolve(x[..., : v.in_c].astype(np.int32) - zero, w)
-        packed, sums = pack_depthwise(w)
-        numbers = [*v.numbers(), ALL if index % 2 else 1, index % 2, zero]
-        scratch = np.zeros(depthwise_scratch(v.in_c, v.kernel, v.stride, v.dilation), np.uint8)
-        buffers = [x, packed, sums, np.full_like(want, 12345), scratch]
-        yield Case(f"depthwise_i8 {v}", "depthwise_i8", numbers, buffers, {3: want}, is_static=True)
+        numbers = [*v.numbers(), ALL if index % 2 else 1, index % 2, zero, block]
+        result = np.full_like(want, 12345)
+        if block:
+            buffers = [x, FORM.weights(w), result, np.zeros(FORM.scratch(v.in_c, block), np.uint8)]
+            yield Case(f"winograd_i8 {v}", "winograd_i8", numbers, buffers, {2: want}, is_static=True)
+        else:
+            scratch = np.zeros(depthwise_scratch(v.in_c, v.kernel, v.stride, v.dilation), np.uint8)
+            buffers = [x, *pack_depthwise(w), result, scratch]
+            yield Case(f"depthwise_i8 {v}", "depthwise_i8", numbers, buffers, {3: want}, is_static=True)
 
 
 #: Depthwise convolutions with the channels before and behind (0: no product there), rows of a band, chunk.

@@ -12,6 +12,8 @@ from mcpc.ops.window import Window
 from ..choice import Candidate, Method
 from ..convolution import PackedConvolution
 from ..kernel import KernelBuilder, unsupported
+from ..winograd import Form
+from ..winograd_line import LineForm
 from . import quantize
 from .linear import expect_float32, gemm, optional_weights, pack_panels
 from .quantize import Stored
@@ -114,7 +116,7 @@ def _indirect(b: KernelBuilder, form: PackedConvolution, choice: Candidate, taps
 
 def _winograd(b: KernelBuilder, form: PackedConvolution, choice: Candidate, taps: Stored, epilogue: str) -> None:
     x = b.outer(b.anchor.inputs[0])
-    assert choice.form is not None
+    assert isinstance(choice.form, Form | LineForm)
     kernel = "winograd" if choice.method is Method.WINOGRAD else "winograd_line"
     b.label = f"conv {choice.name}"
     b.headers.append(f"{kernel}.h")

@@ -8,10 +8,10 @@ import numpy as np
 
 from mcpc.ir import Dim, DType, Value, product
 from mcpc.ops.linear import convolution_of
-from mcpc.ops.quantize import has_packed_weights, signed_weights
+from mcpc.ops.quantize import signed_weights
 
+from ..integer_winograd import FORM
 from ..kernel import Array, KernelBuilder, unsupported
-from ..region import Region
 from .conv import conv_shape
 from .registry import emits
 from .windows import window_shape
@@ -35,17 +35,11 @@ def factor(b: KernelBuilder, pointer: str, dtype: DType, zero: Value | None, cou
     return f"(byte_factor){{{pointer}, {int(dtype is DType.int8)}, {points}, {step}}}"
 
 
-def is_packed(region: Region) -> bool:
-    """Whether the anchor is a product of integers that gemm_i8.h takes."""
-    anchor = region.anchor
-    return anchor is not None and has_packed_weights(anchor, [region.outer(value) for value in anchor.inputs])
-
-
 @emits("MatMulInteger")
 def matmul(b: KernelBuilder) -> None:
     left, right = (b.outer(value) for value in b.anchor.inputs[:2])
     a, w = left.type.dims, right.type.dims
-    if is_packed(b.region):
+    if b.region.is_packed:
         packed_matmul(b)
         return
     *batch, rows, depth = (1, *a) if len(a) == 1 else a
@@ -95,11 +89,26 @@ def packed_conv(b: KernelBuilder) -> None:
         b.call("depthwise_i8", shape, *operands, f"(void *){b.worker_scratch}", "begin", "end")
         b.units = f"depthwise_i8_units({shape})"
         return
+    if b.choice is not None and b.choice.form is FORM:
+        filtered_conv(b, conv_shape(b, inner, window, 1), weights)
+        return
     by_group = join_groups(weights, groups)
     shape = conv_shape(b, inner, window, len(by_group))
     b.label = f"conv {size} of integers"
     b.call("conv_bytes", shape, *_packed_operands(b, [kernel_matrix(group) for group in by_group]))
     b.units = f"conv_bytes_units({shape})"
+
+
+def filtered_conv(b: KernelBuilder, shape: str, weights: Array) -> None:
+    """A 3x3 convolution by winograd_i8.h."""
+    choice = b.choice
+    assert choice is not None
+    b.label = f"conv {choice.name} of integers"
+    b.headers.append("winograd_i8.h")
+    b.scratch = FORM.scratch(weights.shape[1], choice.block)
+    operands = (_bytes(b), b.constant(FORM.weights(weights), "int16_t"), b.finish(), "args")
+    b.call("winograd_i8", shape, choice.block, *operands, f"(void *){b.worker_scratch}", "begin", "end")
+    b.units = f"winograd_i8_units({shape}, {choice.block})"
 
 
 #: Columns that groups are joined for: kernels compute as many at once anyway.
@@ -188,7 +197,7 @@ def _batch(b: KernelBuilder, left_rank: int, right_rank: int) -> Dim:
 @emits("ConvInteger")
 def conv(b: KernelBuilder) -> None:
     x, w = b.outer(b.anchor.inputs[0]), b.outer(b.anchor.inputs[1])
-    if is_packed(b.region):
+    if b.region.is_packed:
         packed_conv(b)
         return
     window = convolution_of(b.anchor).window

@@ -15,20 +15,13 @@
 #define MCP26_DEPTHWISE_I8_H
 
 #include "gemm_i8.h"
+#include "pairs.h"
 
 #if defined(__ARM_FEATURE_DOTPROD)
 #include <arm_neon.h>
 #endif
 
 enum { DEPTHWISE_BYTES_TILE = 8 }; /* output pixels of a tile, at most */
-
-typedef int16_t depthwise_pairs __attribute__((ext_vector_type(16))); /* pairs of taps of 8 channels */
-
-MCP26_INLINE depthwise_pairs depthwise_load_pairs(const int16_t *w) {
-    depthwise_pairs pairs;
-    __builtin_memcpy(&pairs, w, sizeof pairs);
-    return pairs;
-}
 
 /* DEPTHWISE_TAPS: taps of a channel that are taken together. depthwise_column: those of one column of 8 channels,
  * depthwise_weights: what they meet, with `next` the distance from pairs to those of the next taps down. */
@@ -48,7 +41,7 @@ MCP26_INLINE depthwise_taps depthwise_column(const v8b *taps, int64_t is_signed)
 }
 
 MCP26_INLINE depthwise_taps depthwise_weights(const int16_t *w, int64_t next) {
-    depthwise_pairs pairs[2] = {depthwise_load_pairs(w), depthwise_load_pairs(w + next)};
+    v8p pairs[2] = {v8p_load(w), v8p_load(w + next)};
     int16x8_t words[4];
     __builtin_memcpy(words, pairs, sizeof pairs);
     int16x8_t first = vreinterpretq_s16_s8(vcombine_s8(vmovn_s16(words[0]), vmovn_s16(words[1])));
@@ -66,7 +59,7 @@ MCP26_INLINE v8i depthwise_dot(v8i sums, depthwise_taps column, depthwise_taps w
 }
 #else
 enum { DEPTHWISE_TAPS = 2, DEPTHWISE_IS_SHIFTED = 0 };
-typedef depthwise_pairs depthwise_taps;
+typedef v8p depthwise_taps;
 typedef uint8_t depthwise_bytes __attribute__((ext_vector_type(16)));
 typedef int8_t depthwise_signed __attribute__((ext_vector_type(16)));
 
@@ -79,27 +72,10 @@ MCP26_INLINE depthwise_taps depthwise_column(const v8b *taps, int64_t is_signed)
 
 MCP26_INLINE depthwise_taps depthwise_weights(const int16_t *w, int64_t next) {
     (void)next;
-    return depthwise_load_pairs(w);
+    return v8p_load(w);
 }
 
-MCP26_INLINE v8i depthwise_dot(v8i sums, depthwise_taps column, depthwise_taps w) {
-#if defined(__AVX2__)
-    typedef int16_t plain __attribute__((vector_size(32)));
-#if defined(__AVX512VNNI__) && defined(__AVX512VL__)
-    typedef int32_t plain_sums __attribute__((vector_size(32)));
-    return (v8i)__builtin_ia32_vpdpwssd256((plain_sums)sums, (plain_sums)column, (plain_sums)w);
-#else
-    return sums + (v8i)__builtin_ia32_pmaddwd256((plain)column, (plain)w);
-#endif
-#else
-#define DEPTHWISE_HALF(x, i) \
-    __builtin_convertvector( \
-        __builtin_shufflevector(x, x, i, i + 2, i + 4, i + 6, i + 8, i + 10, i + 12, i + 14), v8i)
-    sums += DEPTHWISE_HALF(column, 0) * DEPTHWISE_HALF(w, 0);
-    return sums + DEPTHWISE_HALF(column, 1) * DEPTHWISE_HALF(w, 1);
-#undef DEPTHWISE_HALF
-#endif
-}
+MCP26_INLINE v8i depthwise_dot(v8i sums, depthwise_taps column, depthwise_taps w) { return v8p_dot(sums, column, w); }
 #endif
 
 /* What is the same for all tiles of a row. `pixels`: where each tap of a tile lies, by tap down and column. */
