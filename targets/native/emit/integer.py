@@ -85,7 +85,13 @@ def packed_conv(b: KernelBuilder) -> None:
         b.label = f"depthwise {size} of integers"
         b.headers.append("depthwise_i8.h")
         b.scratch = depthwise_scratch(len(weights), window.kernel, window.strides, window.dilations)
-        operands = (_bytes(b), b.constant(packed, "int16_t"), b.constant(sums, "int32_t"), b.finish(), "args")
+        operands = (
+            _bytes(b),
+            b.byte_weights(packed, "[taps/2][across][C][2]"),
+            b.constant(sums, "int32_t"),
+            b.finish(),
+            "args",
+        )
         b.call("depthwise_i8", shape, *operands, f"(void *){b.worker_scratch}", "begin", "end")
         b.units = f"depthwise_i8_units({shape})"
         return
@@ -153,13 +159,13 @@ def depthwise_scratch(channels: int, kernel: Sequence[int], strides: Sequence[in
 
 
 def pack_depthwise(weights: Array) -> tuple[Array, Array]:
-    """int8 [C, 1, (height,) width] as depthwise_i8.h wants it, int16 [pairs, across, ceil8(C), 2], and the sums of the
+    """int8 [C, 1, (height,) width] as depthwise_i8.h wants it, int8 [pairs, across, ceil8(C), 2], and the sums of the
     channels' weights, int32 [ceil8(C)]."""
     taps = weights.reshape(len(weights), -1, weights.shape[-1])
     if taps.shape[1] == 1:
         taps = taps.transpose(0, 2, 1)
     channels, down, across = taps.shape
-    wide = np.zeros((-(-channels // 8) * 8, -(-down // 4) * 4, across), np.int16)
+    wide = np.zeros((-(-channels // 8) * 8, -(-down // 4) * 4, across), np.int8)
     wide[:channels, :down] = taps
     packed = wide.reshape(len(wide), -1, 2, across).transpose(1, 3, 0, 2)
     return np.ascontiguousarray(packed), wide.sum((1, 2), dtype=np.int32)

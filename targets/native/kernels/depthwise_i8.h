@@ -3,8 +3,8 @@
  *
  * Processors multiply and add several taps of a channel at once: a dot product of four bytes, two 16-bit numbers on
  * AVX2. These lie one below the other in the kernel, so that the columns that are interleaved for one output pixel
- * serve its neighbours; a kernel of one row takes neighbours of the row instead. WEIGHTS, numbers of -128 ... 127 in 16
- * bits, with taps `down` the direction that is taken together and `across` the other one, zero beyond either:
+ * serve its neighbours; a kernel of one row takes neighbours of the row instead. WEIGHTS, BYTE_BIAS more than they are,
+ * with taps `down` the direction that is taken together and `across` the other one, zero beyond either:
  *
  *     packed[2 * ceil(down / 4)][across][ceil8(C)][2],   packed[p][a][c][i] = W[c][2 * p + i][a]
  *
@@ -23,6 +23,14 @@
 
 enum { DEPTHWISE_BYTES_TILE = 8 }; /* output pixels of a tile, at most */
 
+typedef int8_t depthwise_signed __attribute__((ext_vector_type(16)));
+
+MCP26_INLINE depthwise_signed depthwise_load_pairs(const int8_t *w) {
+    depthwise_signed pairs;
+    __builtin_memcpy(&pairs, w, sizeof pairs);
+    return pairs ^ BYTE_BIAS;
+}
+
 /* DEPTHWISE_TAPS: taps of a channel that are taken together. depthwise_column: those of one column of 8 channels,
  * depthwise_weights: what they meet, with `next` the distance from pairs to those of the next taps down. */
 #if defined(__ARM_FEATURE_DOTPROD)
@@ -40,12 +48,10 @@ MCP26_INLINE depthwise_taps depthwise_column(const v8b *taps, int64_t is_signed)
                             vreinterpretq_s8_u8(veorq_u8(vreinterpretq_u8_u16(vzip2q_u16(a, b)), flip))};
 }
 
-MCP26_INLINE depthwise_taps depthwise_weights(const int16_t *w, int64_t next) {
-    v8p pairs[2] = {v8p_load(w), v8p_load(w + next)};
-    int16x8_t words[4];
-    __builtin_memcpy(words, pairs, sizeof pairs);
-    int16x8_t first = vreinterpretq_s16_s8(vcombine_s8(vmovn_s16(words[0]), vmovn_s16(words[1])));
-    int16x8_t second = vreinterpretq_s16_s8(vcombine_s8(vmovn_s16(words[2]), vmovn_s16(words[3])));
+MCP26_INLINE depthwise_taps depthwise_weights(const int8_t *w, int64_t next) {
+    depthwise_signed pairs[2] = {depthwise_load_pairs(w), depthwise_load_pairs(w + next)};
+    int16x8_t first, second;
+    __builtin_memcpy(&first, &pairs[0], 16), __builtin_memcpy(&second, &pairs[1], 16);
     return (depthwise_taps){vreinterpretq_s8_s16(vzip1q_s16(first, second)),
                             vreinterpretq_s8_s16(vzip2q_s16(first, second))};
 }
@@ -61,7 +67,6 @@ MCP26_INLINE v8i depthwise_dot(v8i sums, depthwise_taps column, depthwise_taps w
 enum { DEPTHWISE_TAPS = 2, DEPTHWISE_IS_SHIFTED = 0 };
 typedef v8p depthwise_taps;
 typedef uint8_t depthwise_bytes __attribute__((ext_vector_type(16)));
-typedef int8_t depthwise_signed __attribute__((ext_vector_type(16)));
 
 MCP26_INLINE depthwise_taps depthwise_column(const v8b *taps, int64_t is_signed) {
     depthwise_bytes pairs =
@@ -70,9 +75,9 @@ MCP26_INLINE depthwise_taps depthwise_column(const v8b *taps, int64_t is_signed)
                      : __builtin_convertvector(pairs, depthwise_taps);
 }
 
-MCP26_INLINE depthwise_taps depthwise_weights(const int16_t *w, int64_t next) {
+MCP26_INLINE depthwise_taps depthwise_weights(const int8_t *w, int64_t next) {
     (void)next;
-    return v8p_load(w);
+    return __builtin_convertvector(depthwise_load_pairs(w), depthwise_taps);
 }
 
 MCP26_INLINE v8i depthwise_dot(v8i sums, depthwise_taps column, depthwise_taps w) { return v8p_dot(sums, column, w); }
@@ -83,7 +88,7 @@ typedef struct {
     conv_shape s;
     byte_rows x;
     const uint8_t *item, *zeros;
-    const int16_t *w;
+    const int8_t *w;
     const int32_t *channel_sums;
     byte_finish finish;
     const void *const *args;
@@ -123,7 +128,7 @@ MCP26_INLINE void depthwise_bytes_tile(depthwise_bytes_row d, int64_t m, int64_t
     int64_t stride = s.kernel_h == 1 ? 1 : s.stride_w;
     v8i acc[DEPTHWISE_BYTES_TILE];
     MCP26_UNROLL for (int64_t i = 0; i < count; i++) acc[i] = 0;
-    const int16_t *taps = d.w + 2 * n;
+    const int8_t *taps = d.w + 2 * n;
     const uint8_t **pixels = d.pixels;
     MCP26_ROLL for (int64_t k = 0; k < down; k += DEPTHWISE_TAPS) {
         MCP26_UNROLL for (int64_t at = 0; at < columns; at++) {
@@ -175,7 +180,7 @@ MCP26_INLINE int64_t depthwise_i8_units(conv_shape s) { return s.batch * s.out_h
 
 /* finish((x - zero) * w), pixel by channel. channel_sums[ceil8(C)]: the sums of each channel's weights. Scratch: 8
  * bytes for each column of a tile and each tap down, as a multiple of 4, behind ceil8(C) bytes. */
-MCP26_INLINE void depthwise_i8(conv_shape s, byte_rows x, const int16_t *w, const int32_t *channel_sums,
+MCP26_INLINE void depthwise_i8(conv_shape s, byte_rows x, const int8_t *w, const int32_t *channel_sums,
                                byte_finish finish, const void *const *args, void *scratch, int64_t begin, int64_t end) {
     uint8_t *zeros = scratch;
     const uint8_t **pixels = (const uint8_t **)(void *)(zeros + mcp26_ceil_div(s.out_c, 8) * 8);
