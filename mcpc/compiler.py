@@ -73,10 +73,10 @@ def compile(
       column); the self-test is of the network with these weights.
     * ``calib_data`` (calib/samples.py) give int8 the ranges of tensors by ``calib_method`` (calib/observers.py).
       ``calib_table``: the file that these go to, or come from where there are no data.
-    * "auto" is int8 for those layers only that are predicted to be faster so, as many as ``max_drop`` (by
-      ``drop_metric``) and ``min_sqnr`` allow: how far outputs may move on the samples
+    * "auto" is int8 for those layers only that are predicted to be faster so, and fp16 or fp32 for others, as
+      ``max_drop`` (by ``drop_metric``) and ``min_sqnr`` allow: how far outputs may move on the samples
       (:class:`mcpc.accuracy_budget.Budget`; with neither, by a relative L2 error of 0.1). With "int8" they are only
-      reported. ``layer_precisions``: "fp32" or "int8" for layers, by the names of nodes, that are not to be chosen.
+      reported. ``layer_precisions``: "fp32", "int8" or (auto) "fp16" for layers, by the names of nodes.
     * ``zero_point_bias``, ``symmetric_activations``: what a neural processor wants that reads the same tensors
       (:class:`mcpc.target.Npu`), by default the target's.
     * ``winograd``: "off" leaves out convolution kernels that store more numbers than the model has weights and round a

@@ -30,8 +30,8 @@ class Fidelity:
 
 @dataclass
 class FidelitySums:
-    """What is kept of the samples of one tensor: four sums, in float64, over the elements that are finite on both
-    sides."""
+    """What is kept of the samples of one tensor: four sums, in float64, over the elements of ``want`` that are finite.
+    One that is not finite in ``got`` is noise without limit."""
 
     signal: float = 0.0
     noise: float = 0.0
@@ -41,9 +41,12 @@ class FidelitySums:
     def add(self, got: Array, want: Array) -> None:
         """``got`` and ``want`` of one shape."""
         a, b = got.astype(np.float64).reshape(-1), want.astype(np.float64).reshape(-1)
-        usable = np.isfinite(a) & np.isfinite(b)
+        usable = np.isfinite(b)
         if not usable.all():
             a, b = a[usable], b[usable]
+        if not np.isfinite(a).all():
+            self.noise = math.inf
+            return
         difference = a - b
         self.signal += float(b @ b)
         self.noise += float(difference @ difference)
@@ -51,11 +54,13 @@ class FidelitySums:
         self.product += float(a @ b)
 
     def result(self) -> Fidelity:
-        """Of all samples so far. Without noise the ratio is :data:`MOST_DB`, without a signal its negative; vectors of
-        zeros are parallel to one another only."""
+        """Of all samples so far. Without noise the ratio is :data:`MOST_DB`, without a signal, or with noise without
+        limit, its negative, and the cosine 0."""
         if self.noise == 0.0:
             return Fidelity(MOST_DB, 1.0)
-        ratio = 10.0 * math.log10(self.signal / self.noise) if self.signal > 0.0 else -MOST_DB
+        if self.signal == 0.0 or self.noise == math.inf:
+            return Fidelity(-MOST_DB, 0.0)
+        ratio = 10.0 * math.log10(self.signal / self.noise)
         length = math.sqrt(self.signal) * math.sqrt(self.energy)
         cosine = self.product / length if length > 0.0 else 0.0
         return Fidelity(min(max(ratio, -MOST_DB), MOST_DB), min(max(cosine, -1.0), 1.0))

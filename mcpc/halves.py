@@ -18,7 +18,8 @@ from mcpc.rewrite import control_flow_graphs, remove_dead, substitute
 ROUNDING = {DType.float16: 2.0**-11, DType.bfloat16: 2.0**-8}
 HALVES = tuple(ROUNDING)
 
-#: The key of a graph's metadata, and of an artifact's provenance, that names the precision where it is not the model's.
+#: The key of a graph's metadata, and of an artifact's provenance, that names the precision where it is not the model's;
+#: several, of different layers, with + between.
 PRECISION = "precision"
 
 #: Elements from which a weight stays in 16 bits in the file: code expands it while it reads it.
@@ -39,7 +40,12 @@ _CHOOSING = ("GlobalMaxPool", "MaxPool", "MaxRoiPool", "ReduceMax", "ReduceMin",
 def coarser(rounding: float, metadata: Mapping[str, str]) -> float:
     """The relative rounding of a model that alone rounds by ``rounding``, computed at the precision that ``metadata``
     name."""
-    return max(rounding, ROUNDING[DType.float16]) if metadata.get(PRECISION) == "fp16" else rounding
+    return max(rounding, ROUNDING[DType.float16]) if names_fp16(metadata) else rounding
+
+
+def names_fp16(metadata: Mapping[str, str]) -> bool:
+    """Whether a graph has layers of float16 precision."""
+    return "fp16" in metadata.get(PRECISION, "").split("+")
 
 
 def is_half(value: Value | None) -> bool:

@@ -37,13 +37,13 @@ def _is_weight(value: Value | None) -> bool:
 
 
 def is_quantised(node: Node) -> bool:
-    """Whether both factors of a product are integers but for a DequantizeLinear."""
-    return all(made_by(value, "DequantizeLinear") is not None for value in node.inputs[:2])
+    """Whether ``node`` is a product both of whose factors are integers but for a DequantizeLinear."""
+    return node.is_op(*PRODUCTS) and all(made_by(each, "DequantizeLinear") is not None for each in node.inputs[:2])
 
 
 @dataclass(frozen=True)
 class LayerError:
-    """``alone``: of what the layer computes from float inputs, its operands rounded, where it is quantised.
+    """``alone``: of what the layer computes from float inputs, its operands rounded, where it rounds any.
     ``accumulated``: of what it computes in the quantised network, from what came to it there."""
 
     alone: Fidelity | None
@@ -64,15 +64,15 @@ def measure(exact: Graph, quantised: Graph, samples: Sequence[Feeds], progress: 
     ONNX Runtime runs both with its optimisations off. Of a tensor four sums are kept, and at most about
     :data:`MOST_BYTES` of one sample's results at a time. ``progress`` is told of every run.
     """
-    rounded = {node.name: node for node in quantised.nodes}
-    layers = [node for node in layers_of(exact) if node.name in rounded]
+    rounded = {value.name: value for value in quantised.values()}
+    layers = [node for node in layers_of(exact) if node.output.name in rounded]
     alone: dict[str, FidelitySums] = defaultdict(FidelitySums)
     accumulated: dict[str, FidelitySums] = defaultdict(FidelitySums)
     batches = list(_batches(exact, layers))
     for index, batch in enumerate(batches):
         beside = copied(exact)
         shown = _Beside(beside)
-        apart = {node.name: shown.add(own) for node in batch if is_quantised(own := rounded[node.name])}
+        apart = {node.name: name for node in batch if (name := shown.add(rounded[node.output.name])) is not None}
         names = dict.fromkeys([*(node.output.name for node in batch), *(value.name for value in exact.outputs)])
         run_exact = _runner(beside, [*names, *apart.values()])
         run_quantised = _runner(quantised, [*names])
@@ -124,25 +124,34 @@ class _Beside:
         self._graph = graph
         self._known = {value.name: value for value in graph.values()}
 
-    def add(self, node: Node) -> str:
-        """The name of what ``node`` computes here."""
-        inputs = [self._value(value) for value in node.inputs]
-        stem = f"{node.output.name}.alone"
-        (output,) = self._graph.emit(node.op, inputs, [node.output.type], node.attrs, name=stem, names=[stem])
+    def add(self, value: Value) -> str | None:
+        """The name of what is computed here as the other graph computes ``value``; None where that is what is here
+        already."""
+        before = len(self._graph.nodes)
+        node = value.producer
+        assert node is not None
+        inputs = [self._value(each) for each in node.inputs]
+        if len(self._graph.nodes) == before:  # nothing stands between what is known and the layer
+            return None
+        name = f"{value.name}.alone"
+        (output,) = self._graph.emit(node.op, inputs, [value.type], node.attrs, name=name, names=[name])
         return output.name
 
     def _value(self, value: Value | None) -> Value | None:
-        if value is None or value.name in self._known:
-            return None if value is None else self._known[value.name]
-        if value.data is not None:
-            new = self._graph.constant(value.name, value.data)
-        else:
-            made = value.producer
-            assert made is not None
-            inputs = [self._value(each) for each in made.inputs]
-            (new,) = self._graph.emit(made.op, inputs, [value.type], made.attrs, name=made.name, names=[value.name])
-        self._known[value.name] = new
-        return new
+        if value is None:
+            return None
+        if value.name not in self._known:
+            node = value.producer
+            if node is None:
+                assert value.data is not None
+                self._known[value.name] = self._graph.constant(value.name, value.data)
+            else:
+                inputs = [self._value(each) for each in node.inputs]
+                outputs = [each for each in node.outputs if each is not None]
+                names, types = [each.name for each in outputs], [each.type for each in outputs]
+                made = self._graph.emit(node.op, inputs, types, node.attrs, name=f"{names[0]}.made", names=names)
+                self._known.update(zip(names, made, strict=True))
+        return self._known[value.name]
 
 
 def _runner(graph: Graph, names: Sequence[str]) -> Any:

@@ -28,7 +28,8 @@ PRECISIONS = {
 #: What ``weights`` may be, and the bits of each number.
 WEIGHTS = {"int8": 8, "int4": 4}
 
-QUANTIZE, QUANTIZE_DYNAMIC, QUANTIZE_WEIGHTS = PRECISIONS["int8"], PRECISIONS["int8-dynamic"], "quantize-weights"
+HALVE, QUANTIZE, QUANTIZE_DYNAMIC = (PRECISIONS[each] for each in ("fp16", "int8", "int8-dynamic"))
+QUANTIZE_WEIGHTS = "quantize-weights"
 
 #: The most samples that are kept to measure errors on, and the bytes that they may take; one is kept anyway.
 MEASURED, MEASURED_BYTES = 32, 64 << 20
@@ -50,6 +51,8 @@ def rounded(
     added: list[Pass] = []
     if PRECISIONS[precision] is not None:
         added.append(available[str(PRECISIONS[precision])]())
+    if precision == "auto":
+        added += parse_pipeline(f"{HALVE}{{listed=true}}", available)
     if weights is None and block_size is not None:
         raise UsageError("E001", "block_size is for weights of few bits", hint='give weights="int4"')
     if weights is not None:

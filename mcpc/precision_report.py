@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from mcpc.accuracy_budget import DROP_METRICS, Budget, Outcome
-from mcpc.ir import Graph
-from mcpc.layer_errors import Errors, is_quantised, layers_of
+from mcpc.layer_errors import Errors
 from mcpc.layer_precision import (
     FP32,
     INT8,
@@ -28,23 +27,20 @@ NAMED = 3
 
 
 def record(
-    exact: Graph,
-    quantised: Graph,
+    precisions: Mapping[str, str],
     errors: Errors | None,
     times: Mapping[str, Mapping[str, float]],
     reasons: Mapping[str, str],
     ctx: PassContext,
 ) -> None:
-    """A decision for each layer of ``exact``, and for each output. ``times`` are those of the layers, in microseconds,
-    by precision; ``reasons`` say why layers have theirs."""
-    rounded = {node.name for node in quantised.nodes if is_quantised(node)}
+    """A decision for each layer in ``precisions``, and for each output. ``times`` are those of the layers, in
+    microseconds, by precision; ``reasons`` say why layers have theirs."""
     told = {each.subject: each.reason for each in ctx.decisions if each.action == "keep"}
-    for node in layers_of(exact):
-        precision = INT8 if node.name in rounded else FP32
-        reason = "" if precision == INT8 else told.get(node.name, "it has no form of integers")
-        us = {kind: each[node.name] for kind, each in times.items()}
-        error = None if errors is None else errors.layers.get(node.name)
-        LayerPrecision(node.name, precision, reasons.get(node.name, reason), us, error).record(ctx)
+    for name, precision in precisions.items():
+        reason = reasons.get(name) or ("" if precision == INT8 else told.get(name, ""))
+        us = {kind: each[name] for kind, each in times.items()}
+        error = None if errors is None else errors.layers.get(name)
+        LayerPrecision(name, precision, reason, us, error).record(ctx)
     if errors is not None:
         for name, fidelity in errors.outputs.items():
             record_output(ctx, name, fidelity)
@@ -73,5 +69,5 @@ def record_budget(budget: Budget, outcome: Outcome, floats: Times, mixed: Times,
     ctx.decide(NETWORK, verdict, reason, **drops, sqnr_db=outcome.sqnr, **_totals(floats, mixed))
 
 
-def _totals(floats: Times, integers: Times) -> dict[str, float]:
-    return {TIMES[FP32]: floats.total, TIMES[INT8]: integers.total}
+def _totals(floats: Times, chosen: Times) -> dict[str, float]:
+    return {TIMES[FP32]: floats.total, "predicted_us": chosen.total}

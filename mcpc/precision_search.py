@@ -69,13 +69,13 @@ def _fastest(network: Network, integers: frozenset[str], reasons: Mapping[str, s
     """``integers`` without those that do not pay, as long as others remain that may; none where all do not."""
     times, found = network.predict(integers), dict(reasons)
     for turn in range(ROUNDS):
-        condition = condition if turn == 0 else " beside layers that stay fp32"
+        condition = condition if turn == 0 else " beside layers that stay floats"
         slower = {name for name in integers if times.layers[name] >= network.floats.layers[name]}
         if not slower:
             break
         for name in sorted(slower):
             mine, floats = duration(times.layers[name]), duration(network.floats.layers[name])
-            found[name] = f"int8 is predicted to take {mine}, fp32 {floats}{condition}"
+            found[name] = f"int8 is predicted to take {mine}, floats {floats}{condition}"
         integers -= slower
         times = network.predict(integers)
     if integers and times.total >= network.floats.total:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from mcpc.layer_precision import ACCUMULATED, ALONE, FP32, INT8, TIMES
+from mcpc.layer_precision import ACCUMULATED, ALONE, TIMES
 from mcpc.units import duration
 
-FIDELITY_HEADERS, TIME_HEADERS = ("SQNR dB", "cosine"), ("fp32", "int8")
+FIDELITY_HEADERS, TIME_HEADERS = ("SQNR dB", "cosine"), tuple(TIMES)
 LAYER_HEADERS = ("type", *FIDELITY_HEADERS, "alone dB", "alone cosine", *TIME_HEADERS, "layer", "reason")
 OUTPUT_HEADERS = (*FIDELITY_HEADERS, "output")
 
 #: The columns of numbers.
-LAYER_NUMBERS, OUTPUT_NUMBERS = (1, 2, 3, 4, 5, 6), (0, 1)
+LAYER_NUMBERS, OUTPUT_NUMBERS = (1, 2, 3, 4, 5, 6, 7), (0, 1)
 
 
 def layer_cells(layer: Mapping[str, Any]) -> tuple[str, ...]:
@@ -33,6 +33,6 @@ def fidelity_cells(sqnr: float | None, cosine: float | None) -> tuple[str, str]:
 
 
 def time_cells(layer: Mapping[str, Any]) -> tuple[str, ...]:
-    """Predicted times in floats and in integers."""
-    times = (layer[TIMES[precision]] for precision in (FP32, INT8))
+    """Predicted times in each precision."""
+    times = (layer[name] for name in TIMES.values())
     return tuple("" if us is None else duration(us) for us in times)

@@ -23,19 +23,28 @@ class Halve(Pass):
     what reads them: what computes is as before, the file holds half the bytes.
 
     A weight with a number beyond 65504, which float16 has not, stays float32, which is recorded. So does what is
-    smaller than STORED_FROM elements. The graph's metadata say ``precision: fp16``, for the passes of a target that
-    computes in float16 itself, and for whoever compares results."""
+    smaller than STORED_FROM elements. The graph's metadata say ``precision: fp16`` (behind others that they have), for
+    the passes of a target that computes in float16 itself, and for whoever compares results.
+
+    ``listed``: only layers that ``ctx.options["layer_precisions"]`` has as "fp16", by the names of nodes; the graph
+    stays as it is where there are none."""
 
     name: ClassVar[str] = "halve"
     tolerance: ClassVar[float | None] = None
 
+    listed: bool = False
+
     def __call__(self, graph: Graph, ctx: PassContext) -> Graph:
-        graph.metadata[PRECISION] = "fp16"
+        named = {name for name, each in ctx.options.get("layer_precisions", {}).items() if each == "fp16"}
+        if self.listed and not named:
+            return graph
+        others = [each for each in (graph.metadata.get(PRECISION),) if each]
+        graph.metadata[PRECISION] = "+".join([*others, "fp16"])
         halves: dict[Value, Value | None] = {}
         for inner in control_flow_graphs(graph):
             with inner.edit():
                 for node in list(inner.nodes):
-                    if node.domain == "" and node.op in READERS:
+                    if node.domain == "" and node.op in READERS and (not self.listed or node.name in named):
                         _halve(inner, node, halves, ctx)
         return graph
 

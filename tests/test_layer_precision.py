@@ -91,7 +91,9 @@ def test_sums_give_what_all_numbers_at_once_do() -> None:
         ([0.0, 0.0], [0.0, 0.0], MOST_DB, 1.0),
         ([1.0, 0.0], [0.0, 0.0], -MOST_DB, 0.0),
         ([0.0, 0.0], [1.0, 0.0], 0.0, 0.0),
-        ([np.nan, 2.0], [1.0, 2.0], MOST_DB, 1.0),  # numbers that are not finite tell nothing
+        ([7.0, 2.0], [np.inf, 2.0], MOST_DB, 1.0),  # nothing is known of what is lost
+        ([np.inf, 2.0], [1.0, 2.0], -MOST_DB, 0.0),
+        ([np.nan, 2.0], [1.0, 2.0], -MOST_DB, 0.0),
         ([1e30, -1e30], [-1e30, 1e30], -10 * np.log10(4), -1.0),
     ],
 )
@@ -250,7 +252,7 @@ def test_integers_that_take_longer_are_warned_of(tmp_path: Path, monkeypatch: py
     (warning,) = [line for line in done.stderr.splitlines() if line.startswith("warning: ")]
     assert "int8 is predicted to take" in warning and "first by" in warning and "second by" in warning
     (verdict,) = mcpc.inspect(tmp_path / "x")["precision"]["network"]
-    assert verdict["verdict"] == "slower" and verdict["int8_us"] > verdict["fp32_us"]
+    assert verdict["verdict"] == "slower" and verdict["predicted_us"] > verdict["fp32_us"]
     with_integer_rate(monkeypatch, 1e6)
     done = CliRunner().invoke(cli, ["compile", str(model), *options, "--golden", "0"])
     assert done.exit_code == 0 and "warning" not in done.stderr

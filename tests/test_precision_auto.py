@@ -17,16 +17,21 @@ import mcpc
 from mcpc import plugins
 from mcpc.accuracy_budget import Budget, Outcome
 from mcpc.cli import cli
-from mcpc.errors import UsageError
-from mcpc.fidelity import MOST_DB, Fidelity
+from mcpc.errors import Problems, UsageError
+from mcpc.fidelity import MOST_DB, Fidelity, fidelity
+from mcpc.half_rounding import round_halves
 from mcpc.ir import OPSET
 from mcpc.kernel_class import KernelClass
 from mcpc.layer_errors import Errors, LayerError
 from mcpc.layer_times import Times
+from mcpc.onnx_reader import read
 from mcpc.per_layer import verify_layers
 from mcpc.precision_search import Network, choose
+from mcpc.reference import run_graph
 from mcpc.target import Target
 from mcpc.verification import selftest
+
+from .conftest import DeviceRun
 
 Array = np.ndarray[Any, Any]
 
@@ -73,9 +78,11 @@ def integers_at(monkeypatch: pytest.MonkeyPatch) -> Any:
     return change
 
 
-def compiled(tmp_path: Path, precision: str = "auto", **options: Any) -> tuple[Path, dict[str, Any]]:
+def compiled(
+    tmp_path: Path, precision: str = "auto", target: str = "x86-64-v3", **options: Any
+) -> tuple[Path, dict[str, Any]]:
     options = {"calib_data": SAMPLES, "golden": 0, **options}
-    path = mcpc.compile(network(), "x86-64-v3", tmp_path / "m", precision=precision, **options)
+    path = mcpc.compile(network(), target, tmp_path / "m", precision=precision, **options)
     return path, mcpc.inspect(path)
 
 
@@ -156,7 +163,7 @@ def test_it_is_never_predicted_to_be_slower(tmp_path: Path, integers_at: Any, go
     _, document = compiled(tmp_path, max_drop=1.0)
     plain = mcpc.inspect(mcpc.compile(network(), "x86-64-v3", tmp_path / "plain", golden=0))
     assert document["predicted_us"] <= plain["predicted_us"]
-    assert verdict(document)["int8_us"] == pytest.approx(document["predicted_us"])
+    assert verdict(document)["predicted_us"] == pytest.approx(document["predicted_us"])
 
 
 def test_layers_that_are_asked_for_are_not_chosen(tmp_path: Path, integers_at: Any) -> None:
@@ -206,6 +213,58 @@ def test_the_command_line_warns_of_a_budget_that_is_not_met(tmp_path: Path) -> N
 def test_what_is_refused(tmp_path: Path, options: dict[str, Any], words: str) -> None:
     with pytest.raises(UsageError, match=words):
         mcpc.compile(network(), "host", tmp_path / "m", golden=0, **options)
+
+
+# ---- float16
+
+
+def test_layers_that_are_no_integers_are_float16_where_that_pays(
+    tmp_path: Path, integers_at: Any, run_on_aarch64: DeviceRun
+) -> None:
+    integers_at(1e6)
+    (tmp_path / "m.onnx").write_bytes(network())
+    path, document = compiled(tmp_path, target="rock5b", min_sqnr=25, golden=1)
+    assert chosen(document) == {"dense0": "int8", "dense1": "int8", "dense2": "fp16", "dense3": "int8"}
+    assert document["provenance"]["precision"] == "auto+fp16"
+    times = document["precision"]["layers"][2]
+    assert times["fp16_us"] < times["fp32_us"] and verdict(document)["verdict"] == "met"
+    done = run_on_aarch64(path, "--selftest")
+    assert done.returncode == 0, done.stdout + done.stderr
+    integers_at(1.0)
+    path, document = compiled(tmp_path, target="rock5b", golden=1)
+    assert set(chosen(document).values()) == {"fp16"} and "compute-halves" in {e["name"] for e in document["passes"]}
+    whole = mcpc.inspect(mcpc.compile(network(), "rock5b", tmp_path / "half", precision="fp16", golden=0))
+    assert document["predicted_us"] == pytest.approx(whole["predicted_us"])
+    done = run_on_aarch64(path, "--selftest")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_float16_that_overflows_falls_back(tmp_path: Path, integers_at: Any) -> None:
+    integers_at(1.0)
+    large = [{"x": 100 * feeds["x"]} for feeds in SAMPLES]  # behind "dense1" there are numbers beyond 65504
+    _, document = compiled(tmp_path, target="rock5b", calib_data=large, max_drop=0.5)
+    assert set(chosen(document).values()) == {"fp32"} and verdict(document)["verdict"] == "met"
+    reasons = {each["reason"] for each in document["precision"]["layers"]}
+    assert "compute-halves" in {each["name"] for each in document["passes"]}
+    assert document["provenance"]["precision"] == "auto"
+    assert any("int8 is predicted to take" in each for each in reasons)
+
+
+def test_layers_in_float16_are_imitated_by_rounding() -> None:
+    graph = round_halves(read(network(), Problems()), {"dense0"})
+    (got, exact) = (run_graph(each, SAMPLES[0])[0] for each in (graph, read(network(), Problems())))
+    x, weights = SAMPLES[0]["x"], [numpy_helper.to_array(each) for each in initializers()]
+    halves = [array.astype(np.float16).astype(np.float32) for array in (x, weights[0])]
+    want = (halves[0].astype(np.float64) @ halves[1]).astype(np.float32).astype(np.float16).astype(np.float64)
+    for each in weights[1:]:
+        want = np.maximum(want, 0) @ each
+    assert np.abs(got - np.maximum(want, 0)).max() < 1e-3 * np.abs(want).max()
+    assert 50 < fidelity(got, exact).sqnr < 90
+
+
+def test_float16_is_asked_for_in_auto_only(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no precision 'fp16' for layer 'dense0'"):
+        compiled(tmp_path, "int8", layer_precisions={"dense0": "fp16"})
 
 
 # ---- the measures of a budget

@@ -56,8 +56,8 @@ WARNED = ((layer_precision.PASS, layer_precision.SLOWER), (layer_precision.PASS,
     "--precision",
     type=click.Choice(["fp32", "fp16", "int8", "int8-dynamic", "auto"]),
     help="fp16: float16 weights, and float16 arithmetic where the target has it. int8: products of 8-bit integers, by "
-    "--calib-data. int8-dynamic: those of MatMul and Gemm, by ranges that each run finds. auto: int8 for the layers "
-    "that gain from it, within limits of errors (default: the target's).",
+    "--calib-data. int8-dynamic: those of MatMul and Gemm, by ranges that each run finds. auto: by layer, what is "
+    "fastest within limits of errors (default: the target's).",
 )
 @click.option(
     "--weights",

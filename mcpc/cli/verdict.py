@@ -49,7 +49,9 @@ def _layer_table(layers: Sequence[LayerComparison]) -> str:
     rows = []
     for each in layers:
         kept = ("", "") if each.fidelity is None else fidelity_cells(each.fidelity.sqnr, each.fidelity.cosine)
-        chosen = ("", "", "") if each.precision is None else (each.precision["precision"], *time_cells(each.precision))
+        chosen = [""] * (1 + len(TIME_HEADERS))
+        if each.precision is not None:
+            chosen = [each.precision["precision"], *time_cells(each.precision)]
         quantised = (*kept, *chosen) if is_quantised else ()
         what = (each.against, each.layer.op, each.layer.name, each.layer.node)
         rows.append((*_numbers(each.comparison), *quantised, *what))

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import networkx as nx
 import numpy as np
 
-from mcpc.halves import PRECISION
+from mcpc.halves import names_fp16
 from mcpc.ir import MCPC, DType, Graph, Node, Value
 from mcpc.pipeline import Pass, PassContext, describe
 from mcpc.rewrite import control_flow_graphs
@@ -36,13 +36,14 @@ class ComputeHalves(Pass):
     """Products with constant weights become float16 ones; what lies between them, pools, moves and elementwise
     operators is stored as float16. All else keeps float32 (softmax, normalisation, attention, recurrent networks, and
     what reduces or grows exponentially), and so do inputs and outputs. It runs on targets that compute in float16, for
-    graphs that say ``precision: fp16``; layouts stay as they are."""
+    graphs that say ``precision: fp16``; where ``ctx.options["layer_precisions"]`` lists layers, for those that are
+    "fp16" there. Layouts stay as they are."""
 
     name: ClassVar[str] = "compute-halves"
     tolerance: ClassVar[float | None] = None
 
     def __call__(self, graph: Graph, ctx: PassContext) -> Graph:
-        if graph.metadata.get(PRECISION) == "fp16" and ctx.target is not None and ctx.target.half_arithmetic:
+        if names_fp16(graph.metadata) and ctx.target is not None and ctx.target.half_arithmetic:
             for inner in control_flow_graphs(graph):
                 _Halving(inner, ctx).run()
         return graph
@@ -52,6 +53,7 @@ class _Halving:
     def __init__(self, graph: Graph, ctx: PassContext) -> None:
         self.graph = graph
         self.ctx = ctx
+        self.listed: Mapping[str, str] = ctx.options.get("layer_precisions", {})
         self.regions = {node: Region.of(node) for node in graph.nodes}
         self.products = {node for node in graph.nodes if self._is_product(node)}
         self.rounded: dict[Value, Value] = {}
@@ -84,6 +86,8 @@ class _Halving:
         region = self.regions[node]
         anchor = region.anchor
         if anchor is None or not anchor.is_op(*_PRODUCTS) or anchor.output.dtype is not DType.float32:
+            return False
+        if self.listed and self.listed.get(anchor.name) != "fp16":
             return False
         x = region.outer(anchor.inputs[0])
         constants = [self.stored(region, value) for value in anchor.inputs[1:] if value is not None]
