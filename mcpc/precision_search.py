@@ -1,7 +1,8 @@
 """``precision="auto"``: which layers compute in integers.
 
 First by speed: a layer stays float where its integers are predicted to take longer than its floats, conversions at its
-borders included; these change with what its neighbours are, so it is asked again until nothing changes. Then by error:
+borders included; these change with what its neighbours are, so it is asked again until nothing changes. Layers that
+follow one another fall back together where the network is faster so, as where floats are fused. Then by error:
 where the outputs move further than the budget allows, the layers are ordered by how far each moves them alone
 (sensitivity analysis: Wu, Judd, Zhang, Isaev and Micikevicius, "Integer Quantization for Deep Learning Inference",
 arXiv:2004.09602, 2020), and the least number of them falls back that does, found by bisection over this order.
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -24,8 +26,8 @@ from mcpc.units import duration
 
 Array = np.ndarray[Any, Any]
 
-#: The most times that speed is asked for before errors are looked at, and again behind that.
-ROUNDS = 4
+#: The most runs of layers of which the network is predicted without them: those that gain least.
+MOST_RUNS = 24
 
 #: The most layers whose effect on the outputs is measured one by one: those with most noise of their own.
 MOST_SENSITIVITIES = 64
@@ -55,39 +57,49 @@ class Network:
 def choose(network: Network, layers: Sequence[str], alone: Errors, budget: Budget, progress: Progress | None) -> Choice:
     """The layers, of those that can be, that compute in integers: within ``budget``, and by prediction faster than
     floats; none where that cannot be. ``alone`` has the noise of each layer."""
-    choice = _fastest(network, frozenset(layers), {}, "")
+    choice = _fastest(network, layers, frozenset(layers), {}, "")
     order: Sequence[str] = ()
     for outcome in (network.try_out, network.check):
         while choice.integers and not budget.allows(outcome(choice.integers)):  # each time some fall back
             order = order or _by_sensitivity(network, choice.integers, alone, budget, progress)
             left = [name for name in order if name in choice.integers]
-            choice = _within(network, choice, left, budget, outcome)
+            choice = _within(network, layers, choice, left, budget, outcome)
     return choice
 
 
-def _fastest(network: Network, integers: frozenset[str], reasons: Mapping[str, str], condition: str) -> Choice:
-    """``integers`` without those that do not pay, as long as others remain that may; none where all do not."""
+def _fastest(
+    network: Network, layers: Sequence[str], integers: frozenset[str], reasons: Mapping[str, str], condition: str
+) -> Choice:
+    """``integers``, some of ``layers``, without those that do not pay, as long as others remain that may; none where
+    all do not."""
     times, found = network.predict(integers), dict(reasons)
-    for turn in range(ROUNDS):
-        condition = condition if turn == 0 else " beside layers that stay floats"
-        slower = {name for name in integers if times.layers[name] >= network.floats.layers[name]}
-        if not slower:
-            break
-        for name in sorted(slower):
+    while slower := {name for name in integers if times.layers[name] >= network.floats.layers[name]}:
+        for name in slower:
             mine, floats = duration(times.layers[name]), duration(network.floats.layers[name])
             found[name] = f"int8 is predicted to take {mine}, floats {floats}{condition}"
         integers -= slower
-        times = network.predict(integers)
-    if integers and times.total >= network.floats.total:
-        floats = duration(network.floats.total)
-        whole = f"with int8 the network is predicted to take {duration(times.total)}, {floats} without"
-        found |= dict.fromkeys(integers, whole)
-        integers, times = frozenset(), network.predict(frozenset())
+        times, condition = network.predict(integers), " beside layers that stay floats"
+    gains = {
+        run: sum(network.floats.layers[each] - times.layers[each] for each in run) for run in _runs(layers, integers)
+    }
+    for run in sorted(gains, key=gains.__getitem__)[:MOST_RUNS]:
+        without = network.predict(integers - set(run))
+        if without.total <= times.total:
+            mine, others = duration(times.total), duration(without.total)
+            reason = f"the network is predicted to take {mine} with int8 in {len(run)} layers here, {others} without"
+            found |= dict.fromkeys(run, reason)
+            integers, times = integers - set(run), without
     return Choice(integers, times, found)
+
+
+def _runs(layers: Iterable[str], integers: frozenset[str]) -> list[tuple[str, ...]]:
+    """``integers`` in the order of ``layers``, cut where others are between."""
+    return [tuple(run) for is_chosen, run in groupby(layers, integers.__contains__) if is_chosen]
 
 
 def _within(
     network: Network,
+    layers: Sequence[str],
     choice: Choice,
     order: Sequence[str],
     budget: Budget,
@@ -104,7 +116,7 @@ def _within(
             too_few = middle
     reason = f"the outputs keep within the budget without it: of {len(order)} layers {enough} fall back"
     reasons = choice.reasons | dict.fromkeys(order[:enough], reason)
-    return _fastest(network, choice.integers - set(order[:enough]), reasons, " where others fell back")
+    return _fastest(network, layers, choice.integers - set(order[:enough]), reasons, " where others fell back")
 
 
 def _by_sensitivity(

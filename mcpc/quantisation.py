@@ -103,26 +103,29 @@ class Quantisation:
         alone = measure(trials.exact, trials.rounded(of(frozenset(free))), trials.few, ctx.progress)
         choice = choose(network, free, alone, budget, ctx.progress)
         reasons.update(choice.reasons)
+        for name in choice.integers:
+            reasons.pop(name, None)
         return of(choice.integers)
 
     def _floats(self, trials: _Trials, asked: Precisions, budget: Budget, reasons: dict[str, str]) -> Precisions:
-        """float16 for the layers that it is predicted to make faster, if it does so to the network and the outputs bear
-        it; float32 for all others."""
-        floats, halves = trials.all_in(FP32), trials.all_in(FP16)
+        """float16 for the layers that it is predicted to make faster, or for all, if it makes the network faster and
+        the outputs bear it; float32 for all others."""
+        floats, halves = trials.all_in(FP32), {**trials.all_in(FP16), **asked}
         times, faster = trials.times(floats), trials.times(halves)
-        mixed = {
-            name: FP16 if name not in asked and faster.layers[name] < times.layers[name] else FP32 for name in floats
-        }
-        if FP16 not in mixed.values():
+        gaining = [name for name in halves if faster.layers[name] < times.layers[name] and name not in asked]
+        mixed = {**trials.all_in(FP16, gaining), **asked}
+        if not gaining:
             return floats
         total = trials.times(mixed).total
+        if faster.total <= total:  # what is fused is shared out among its layers, and lost where one is another type
+            mixed, total = halves, faster.total
         if total >= times.total:
             reason = f"with float16 the network is predicted to take {duration(total)}, {duration(times.total)} without"
         elif not budget.allows(trials.check(mixed)):
             reason = "with float16 the outputs leave the budget"
         else:
             return mixed
-        reasons.update({name: reason for name, each in mixed.items() if each == FP16})
+        reasons.update(dict.fromkeys(gaining, reason))
         return floats
 
 

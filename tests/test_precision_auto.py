@@ -341,6 +341,21 @@ def test_slow_layers_are_left_out_before_errors_are_looked_at() -> None:
     assert set(reasons) == {"l000", "l002"}
 
 
+def test_layers_fall_back_together_where_floats_are_fused() -> None:
+    imagined = Imagined([0.0] * 5, [1.0, 1.0, 3.0, 1.0, 1.0], [2.0] * 5)
+    times = imagined.times
+
+    def with_fusion(integers: frozenset[str]) -> Times:
+        """The last two are one kernel as floats, which saves more than integers do."""
+        fused = 3.0 if not integers & {"l003", "l004"} else 0.0
+        return replace(times(integers), total=times(integers).total - fused)
+
+    imagined.times = with_fusion  # type: ignore[method-assign]
+    integers, reasons = imagined.choose(Budget(max_drop=1.0))
+    assert integers == {"l000", "l001"}
+    assert reasons["l003"] == reasons["l004"] and "with int8 in 2 layers here" in reasons["l003"]
+
+
 def test_layers_that_gain_less_than_the_network_loses_stay_float() -> None:
     imagined = Imagined([0.0], [1.0], [2.0])
     times = imagined.times
