@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mcpc.ir import Value, product
 
+from ..byte_table import byte_operand, table
 from ..ctext import indent
 from ..expression import Printer, load, load_packed
 from ..iteration import broadcast_strides, space
@@ -18,6 +19,10 @@ MAX_RANK, MAX_OPERANDS = 16, 64
 def elementwise(b: KernelBuilder) -> None:
     """Loop over the result in memory order, 8 elements at a time; operands are read through their strides."""
     result = b.node.output.type
+    byte = byte_operand(b.region)
+    if byte is not None and len(space(result, [result.strides, byte.type.strides]).sizes) == 1:
+        lookup(b, byte)
+        return
     operands: list[Value] = []
 
     def operand(value: Value) -> str:
@@ -77,3 +82,13 @@ def elementwise(b: KernelBuilder) -> None:
     b.line(f"const int64_t sizes[] = {{{sizes}}}, strides[] = {{{strides}}};")
     b.line(f"map_nd({outer}, sizes, {length}, {len(loops.strides)}, strides, {SELF}_eight, args, begin, end);")
     b.units = b.size(product(loops.sizes[:-1]))
+
+
+def lookup(b: KernelBuilder, byte: Value) -> None:
+    """A function of the bytes of ``byte``, which lie side by side as those of the result do."""
+    count = b.size(product(byte.type.dims))
+    b.label = "table of bytes"
+    b.headers.append("table.h")
+    entries = b.constant(table(b.region), "uint8_t")
+    b.call("table_bytes", count, entries, b.input(byte, "uint8_t"), b.output(type="uint8_t"), "begin", "end")
+    b.units = f"table_units({count})"
