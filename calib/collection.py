@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +16,7 @@ from mcpc.onnx_writer import to_model
 from mcpc.pipeline import suggest
 from mcpc.ranges import Range, RangeTable
 
-from .observers import FAR, OBSERVERS
+from .observers import FAR, OBSERVERS, ChannelObserver
 from .runner import Runner
 from .samples import Data, Feeds, open_samples
 
@@ -30,11 +30,12 @@ def collect(
     compiled: Compiler | None = None,
     progress: Progress | None = None,
     seen: Callable[[Feeds], None] | None = None,
+    axes: Mapping[Value, int] | None = None,
 ) -> RangeTable:
     """The ranges of float ``tensors`` of ``graph`` while it runs on the samples in ``data``, by the observers called
     ``method``. Memory is that of one sample and of the observers, however many samples there are. ONNX Runtime runs the
     network, or what ``compiled`` makes of it where that is worth its time. ``progress`` is told the sample's index and
-    their number (0: not known), ``seen`` is given every sample.
+    their number (0: not known), ``seen`` is given every sample. Tensors in ``axes`` are observed along that axis too.
 
     Raises UsageError E001 where there is no such method, CalibrationError E400 for samples that do not fit or that the
     network refuses. A tensor without a finite number gets no range; one whose range is far beyond what is usual is told
@@ -44,8 +45,10 @@ def collect(
         raise UsageError("E001", f"there is no calibration method {method!r}", hint=suggest(method, OBSERVERS))
     samples = open_samples(data, [value for value in graph.inputs if value.default is None])
     observers = {value.name: OBSERVERS[method]() for value in tensors}
-    inner = [value for value in tensors if value.producer is not None]
-    inputs = [value.name for value in tensors if value.producer is None]
+    along = {value.name: ChannelObserver(axis) for value, axis in (axes or {}).items()}
+    wanted = list(dict.fromkeys([*tensors, *(axes or {})]))
+    inner = [value for value in wanted if value.producer is not None]
+    inputs = [value.name for value in wanted if value.producer is None]
     count = 0
     model, names = _with_outputs(graph, inner).SerializeToString(), [value.name for value in inner]
     with tempfile.TemporaryDirectory() as folder:
@@ -61,10 +64,11 @@ def collect(
                 raise
             except Exception as error:  # ONNX Runtime's exceptions share no base class
                 raise CalibrationError("E400", f"sample {count} of {samples.origin} does not run: {error}") from error
-            for value, array in zip(inner, results, strict=True):
-                observers[value.name].observe(array)
-            for name in inputs:
-                observers[name].observe(feeds[name])
+            arrays = dict(zip(names, results, strict=True)) | {name: feeds[name] for name in inputs}
+            for name, array in arrays.items():
+                for observer in (observers.get(name), along.get(name)):
+                    if observer is not None:
+                        observer.observe(array)
             count += 1
     ranges = {name: Range(*found) for name, observer in observers.items() if (found := observer.range()) is not None}
     usual = {name: observers[name].usual() for name in ranges}
@@ -76,6 +80,7 @@ def collect(
         runner=runner.name,
         ignored={name: observer.ignored for name, observer in observers.items() if observer.ignored},
         usual={name: most for name, most in usual.items() if most and ranges[name].magnitude > FAR * most},
+        channels={name: seen_of for name, each in along.items() if (seen_of := each.channels()) is not None},
     )
 
 

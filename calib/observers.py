@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from mcpc.ranges import Channels
+
 from .histogram import Histogram
 
 Array = np.ndarray[Any, Any]
@@ -191,6 +193,33 @@ def _rounding(x: Array) -> Array:
     """The integral from 0 to x of the square of a number's distance from the nearest integer."""
     nearest = np.round(x)
     return np.asarray(nearest / 12 + (x - nearest) ** 3 / 3)
+
+
+class ChannelObserver:
+    """Extremes and means along one axis; what is not finite is left out."""
+
+    def __init__(self, axis: int) -> None:
+        self._axis = axis
+        self._low = self._high = self._sums = self._squares = self._counts = np.zeros(0)
+
+    def observe(self, array: Array) -> None:
+        """Any shape and float type; the axis has the same size each time."""
+        rows = np.moveaxis(np.asarray(array, np.float32), self._axis, 0).reshape(array.shape[self._axis], -1)
+        finite = np.isfinite(rows)
+        if not self._low.size:
+            self._low, self._high = np.full(len(rows), np.inf), np.full(len(rows), -np.inf)
+            self._sums, self._squares, self._counts = np.zeros((3, len(rows)))
+        self._low = np.minimum(self._low, rows.min(1, initial=np.inf, where=finite))
+        self._high = np.maximum(self._high, rows.max(1, initial=-np.inf, where=finite))
+        self._sums = self._sums + rows.sum(1, dtype=np.float64, where=finite)
+        self._squares = self._squares + np.square(rows, dtype=np.float64).sum(1, where=finite)
+        self._counts = self._counts + finite.sum(1)
+
+    def channels(self) -> Channels | None:
+        """None where a channel has no finite number."""
+        if not self._counts.size or not self._counts.all():
+            return None
+        return Channels(self._low, self._high, self._sums / self._counts, self._squares / self._counts)
 
 
 #: Method name -> class.

@@ -36,9 +36,10 @@ class Calibrator(Protocol):
         compiled: Compiler | None = None,
         progress: Progress | None = None,
         seen: Callable[[dict[str, Array]], None] | None = None,
+        axes: Mapping[Value, int] | None = None,
     ) -> RangeTable:
         """The ranges of ``tensors`` while ``graph`` runs on the samples in ``data``, each of which is also given to
-        ``seen``. Raises CalibrationError E400."""
+        ``seen``, and what there is along the axes of tensors in ``axes``. Raises CalibrationError E400."""
         ...
 
     def load(self, path: Path) -> RangeTable:

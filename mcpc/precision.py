@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from mcpc.calibrator import Progress, Run
 from mcpc.errors import UsageError
 from mcpc.ir import Graph, Value
 from mcpc.pipeline import Pass, parse_pipeline
-from mcpc.ranges import RangeTable
+from mcpc.ranges import Channels, RangeTable
 
 #: What ``precision`` may be, and the pass that rounds to it.
 PRECISIONS = {
@@ -31,6 +32,9 @@ WEIGHTS = {"int8": 8, "int4": 4}
 HALVE, QUANTIZE, QUANTIZE_DYNAMIC = (PRECISIONS[each] for each in ("fp16", "int8", "int8-dynamic"))
 QUANTIZE_WEIGHTS = "quantize-weights"
 
+#: What prepares networks for QUANTIZE.
+SMOOTH = "smooth"
+
 #: The most samples that are kept to measure errors on, and the bytes that they may take; one is kept anyway.
 MEASURED, MEASURED_BYTES = 32, 64 << 20
 
@@ -43,14 +47,22 @@ def rounded(
     available: Mapping[str, type[Pass]],
     weights: str | None = None,
     block_size: int | None = None,
+    smooth: bool = False,
 ) -> list[Pass]:
     """``series`` with the passes that round to ``precision``, and to ``weights`` what that leaves, before the one that
-    looks at stored weights; where there is none, at the end. A series that rounds so by itself stays as it is.
+    looks at stored weights; where there is none, at the end. ``smooth`` prepares for QUANTIZE. A series that rounds so
+    by itself stays as it is.
 
-    Raises UsageError E001 where there are no such weights, PipelineError E202 where a block is none."""
+    Raises UsageError E001 where there are no such weights, or nothing to prepare for, PipelineError E202 where a block
+    is none."""
     added: list[Pass] = []
-    if PRECISIONS[precision] is not None:
-        added.append(available[str(PRECISIONS[precision])]())
+    names, rounding = [each.name for each in series], PRECISIONS[precision]
+    if smooth and (rounding != QUANTIZE or QUANTIZE in names):
+        raise UsageError("E001", "smooth is for precision int8 and auto", hint="in --passes it goes before quantize")
+    if smooth:
+        added.append(available[SMOOTH]())
+    if rounding is not None:
+        added.append(available[rounding]())
     if precision == "auto":
         added += parse_pipeline(f"{HALVE}{{listed=true}}", available)
     if weights is None and block_size is not None:
@@ -61,7 +73,6 @@ def rounded(
         blocks = "" if block_size is None else f" block_size={block_size}"
         stored = parse_pipeline(f"{QUANTIZE_WEIGHTS}{{bits={WEIGHTS[weights]}{blocks}}}", available)
         added = [*stored, *added] if precision == "fp16" else [*added, *stored]  # before all others become float16
-    names = [each.name for each in series]
     at = names.index("widen") if "widen" in names else len(names)
     return [*series[:at], *(each for each in added if each.name not in names), *series[at:]]
 
@@ -116,6 +127,7 @@ class Ranges:
         self._table = Path(table) if isinstance(table, str | os.PathLike) else table
         self._spread = Spread(MEASURED, MEASURED_BYTES)
         self._found: RangeTable | None = None
+        self._channels: Mapping[str, Channels] = {}
 
     @property
     def samples(self) -> Sequence[Feeds]:
@@ -140,28 +152,33 @@ class Ranges:
 
     def __call__(self, graph: Graph, tensors: Sequence[Value]) -> RangeTable:
         if self._found is None:
-            self._found = self._find(graph, tensors)
+            self._found = self._find(graph, tensors, {})
+            if self._data is not None and isinstance(self._table, Path):
+                replace(self._found, channels=self._channels).save(self._table)
         return self._found
 
-    def _find(self, graph: Graph, tensors: Sequence[Value]) -> RangeTable:
+    def channels(self, graph: Graph, axes: Mapping[Value, int]) -> Mapping[str, Channels]:
+        """What is seen along an axis of tensors, by their names; nothing of those that a table does not have."""
+        self._channels = self._find(graph, [], axes).channels
+        return self._channels
+
+    def _find(self, graph: Graph, tensors: Sequence[Value], axes: Mapping[Value, int]) -> RangeTable:
         if self._data is None and isinstance(self._table, RangeTable):
             return self._table
         calibrator = plugins.find_calibrator()
         if self._data is None:
             assert isinstance(self._table, Path)
             return calibrator.load(self._table)
-        ranges = calibrator.collect(
+        return calibrator.collect(
             graph,
             tensors,
             self._data,
             self._method,
             compiled=compiled_here,
             progress=self._progress,
-            seen=self._spread.add,
+            seen=None if axes else self._spread.add,
+            axes=axes,
         )
-        if isinstance(self._table, Path):
-            ranges.save(self._table)
-        return ranges
 
 
 def compiled_here(model: bytes, names: Sequence[str], folder: Path) -> Run:

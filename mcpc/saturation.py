@@ -17,15 +17,16 @@ if TYPE_CHECKING:
 
 Array = np.ndarray[Any, Any]
 
-#: Operator -> the indices of its weights and of their zero point, and the type in which weights are multiplied exactly.
-EXACT: dict[str, tuple[int, int, type[np.generic]]] = {
-    "MatMulInteger": (1, 3, np.uint8),
-    "QLinearMatMul": (3, 5, np.uint8),
-    "MatMulIntegerToFloat": (1, 5, np.uint8),
-    "DynamicQuantizeMatMul": (1, 3, np.uint8),
-    "QGemm": (3, 5, np.uint8),
-    "ConvInteger": (1, 3, np.int8),
-    "QLinearConv": (3, 5, np.int8),
+#: Operator -> the indices of its weights, of their zero point and of the other factor's (None: that is uint8), and the
+#: type in which weights are multiplied exactly whatever the other is.
+EXACT: dict[str, tuple[int, int, int | None, type[np.generic]]] = {
+    "MatMulInteger": (1, 3, 2, np.uint8),
+    "QLinearMatMul": (3, 5, 2, np.uint8),
+    "MatMulIntegerToFloat": (1, 5, 4, np.uint8),
+    "DynamicQuantizeMatMul": (1, 3, None, np.uint8),
+    "QGemm": (3, 5, 2, np.uint8),
+    "ConvInteger": (1, 3, 2, np.int8),
+    "QLinearConv": (3, 5, 2, np.int8),
 }
 
 _TURNED = {np.dtype(np.int8): np.dtype(np.uint8), np.dtype(np.uint8): np.dtype(np.int8)}
@@ -61,13 +62,16 @@ def without_saturation(model: Path | str | bytes) -> Path | str | bytes:
 def _change(node: onnx.NodeProto, constants: dict[str, onnx.TensorProto], proto: onnx.ModelProto) -> bool:
     from onnx import numpy_helper
 
-    at, zero_at, wanted = EXACT[node.op_type]
+    at, zero_at, other_at, wanted = EXACT[node.op_type]
     zero = node.input[zero_at] if zero_at < len(node.input) else ""
     if node.input[at] not in constants or (zero and zero not in constants):
         return False
     weights = numpy_helper.to_array(constants[node.input[at]])
     if weights.dtype not in _TURNED or weights.dtype == wanted:
         return False
+    other = constants.get(node.input[other_at]) if other_at is not None and other_at < len(node.input) else None
+    if other is not None and numpy_helper.to_array(other).dtype == weights.dtype:
+        return False  # exact as they are; not all operators take what is mixed the other way
     point = numpy_helper.to_array(constants[zero]) if zero else np.zeros((), weights.dtype)
     node.input.extend([""] * (zero_at + 1 - len(node.input)))
     for index, array in ((at, weights), (zero_at, point)):

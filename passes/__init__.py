@@ -19,6 +19,7 @@ from .quantize_dynamic import QuantizeDynamic
 from .quantize_weights import QuantizeWeights
 from .requantize import Requantize
 from .simplify import Simplify
+from .smooth import Smooth
 
 #: Pass name -> class.
 PASSES: dict[str, type[Pass]] = {
@@ -33,6 +34,7 @@ PASSES: dict[str, type[Pass]] = {
         DeadCode,
         Halve,
         Widen,
+        Smooth,
         Quantize,
         QuantizeDynamic,
         QuantizeWeights,

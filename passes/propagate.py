@@ -13,8 +13,8 @@ from mcpc.ops.quantize import limits
 from mcpc.pipeline import Pass, PassContext
 from mcpc.rewrite import Patch, apply_rules, bypass, made_by, rule
 
-#: Operators whose results are some of their first operand's numbers, whatever these mean.
-_MOVES = (
+#: Operators whose results are some of their first operand's numbers: rounded alike, they stay as they are.
+MOVES = (
     "DepthToSpace", "Expand", "Flatten", "Gather", "Identity", "MaxPool", "Reshape", "Slice", "SpaceToDepth", "Split",
     "Squeeze", "Tile", "Transpose", "Unsqueeze",
 )  # fmt: skip
@@ -35,13 +35,17 @@ class Propagate(Pass):
         return graph
 
 
-@rule(*_MOVES, "Resize")
+def picks_nearest(node: Node) -> bool:
+    """Whether a Resize gives some of its operand's numbers; what lies outside a crop is a number of its own."""
+    is_cropped = node.attrs.get("coordinate_transformation_mode") == "tf_crop_and_resize"
+    return node.is_op("Resize") and node.attrs.get("mode", "nearest") == "nearest" and not is_cropped
+
+
+@rule(*MOVES, "Resize")
 def move_bytes(node: Node, graph: Graph) -> Patch | None:
     """f(dequantize(q)) = dequantize(f(q))"""
-    if node.is_op("Resize") and node.attrs.get("mode", "nearest") != "nearest":
+    if node.is_op("Resize") and not picks_nearest(node):
         return None
-    if node.is_op("Resize") and node.attrs.get("coordinate_transformation_mode") == "tf_crop_and_resize":
-        return None  # what lies outside is a number of its own
     before = _dequantize(node.inputs[0])
     if before is None or None in node.outputs or (node.is_op("MaxPool") and len(node.outputs) > 1):
         return None

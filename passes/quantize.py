@@ -21,15 +21,12 @@ from mcpc.ranges import Range, RangeTable
 from mcpc.target import Target
 from mcpc.tensor_scales import STORED, TensorScale
 
+from .bias_correction import mean_error
 from .integer import PRODUCTS, float_reason, stored_steps, weight_axis
+from .propagate import MOVES, picks_nearest
+from .smooth import PREDICTED
 
 Array = np.ndarray[Any, Any]
-
-#: Operators whose results are some of their operand's numbers: rounded alike, they stay as they are.
-MOVES = (
-    "Concat", "DepthToSpace", "Expand", "Flatten", "Identity", "MaxPool", "Reshape", "Slice", "SpaceToDepth", "Split",
-    "Squeeze", "Transpose", "Unsqueeze",
-)  # fmt: skip
 
 #: The ranges of functions that have one whatever their operand is.
 FIXED = {"Sigmoid": Range(0.0, 1.0), "HardSigmoid": Range(0.0, 1.0), "Softmax": Range(0.0, 1.0)}
@@ -58,8 +55,9 @@ class Quantize(Pass):
 
     ``ctx.options["layer_precisions"]`` has, by the names of nodes, what they are to compute in, where that is not
     "int8". Control flow's bodies stay as they are, and so does a product whose activation was never seen with a finite
-    number, or whose weights are not finite; a bias that is too large for its int32 stays float. All of this is
-    recorded, as are ranges of few outliers and the scales. The graph's metadata say ``precision: int8``.
+    number, whose weights are not finite, or of which rounding is predicted (:mod:`.smooth`) to leave less than
+    ``least_sqnr`` dB; a bias that is too large for its int32 stays float. All of this is recorded, as are ranges of few
+    outliers and the scales. The graph's metadata say ``precision: int8``.
     """
 
     name: ClassVar[str] = "quantize"
@@ -67,12 +65,14 @@ class Quantize(Pass):
 
     dtype: Literal["uint8", "int8"] = "uint8"
     symmetric: bool = False
+    least_sqnr: float = 30.0
+    correct_bias: bool = False
 
     def __call__(self, graph: Graph, ctx: PassContext) -> Graph:
         graph.metadata[PRECISION] = "int8"
         symmetric = self.symmetric or (isinstance(ctx.target, Target) and ctx.target.npu.symmetric)
         wanted = ctx.options.get("layer_precisions", {})
-        layers = [n for n in graph.nodes if wanted.get(n.name, "int8") == "int8" and _is_layer(n, ctx)]
+        layers = [n for n in graph.nodes if wanted.get(n.name, "int8") == "int8" and self._is_layer(n, ctx)]
         groups = _groups([node.inputs[0] for node in layers if node.inputs[0] is not None])
         table = _ranges(graph, [value for group in groups for value in group if _fixed(value) is None], ctx)
         scales: dict[Value, Scale] = {}
@@ -90,12 +90,26 @@ class Quantize(Pass):
             for node in layers:
                 assert node.inputs[0] is not None
                 if node.inputs[0] in scales:
-                    _quantize_constants(graph, node, scales[node.inputs[0]], weights, ctx)
+                    _quantize_constants(graph, node, scales[node.inputs[0]], weights, self.correct_bias, ctx)
                 else:
                     ctx.decide(node, "keep", f"float32: there is no range of {node.inputs[0].name}")
             for value, scale in scales.items():
                 _quantize_value(graph, value, scale, min(value.users, key=places.__getitem__))
         return graph
+
+    def _is_layer(self, node: Node, ctx: PassContext) -> bool:
+        """Whether a node is a product whose operands are quantised; says of other products why they are not."""
+        if not node.is_op(*PRODUCTS):
+            return False
+        reason, predicted = float_reason(node), ctx.options.get(PREDICTED, {}).get(node.name)
+        if not reason and not all(v is None or v.data is None or np.isfinite(v.data).all() for v in node.inputs):
+            reason = "its weights are not finite"
+        asked = node.name in ctx.options.get("layer_precisions", {})
+        if not reason and not asked and predicted is not None and predicted.sqnr < self.least_sqnr:
+            reason = f"rounding is predicted to leave {predicted.sqnr:.1f} dB, less than {self.least_sqnr:g}"
+        if reason:
+            ctx.decide(node, "keep", f"float32: {reason}")
+        return not reason
 
 
 @dataclass(frozen=True)
@@ -120,18 +134,6 @@ def steps(range: Range, dtype: DType, symmetric: bool) -> Scale:
 def _step(extent: float, steps: int) -> float:
     """One of ``steps`` over ``extent``, as a float32 with all its bits; 1 where there is nothing to cut."""
     return float(np.float32(max(extent / steps, _TINY))) if extent > 0 else 1.0
-
-
-def _is_layer(node: Node, ctx: PassContext) -> bool:
-    """Whether a node is a product whose operands are quantised; says of other products why they are not."""
-    if not node.is_op(*PRODUCTS):
-        return False
-    reason = float_reason(node)
-    if not reason and not all(v is None or v.data is None or np.isfinite(v.data).all() for v in node.inputs):
-        reason = "its weights are not finite"
-    if reason:
-        ctx.decide(node, "keep", f"float32: {reason}")
-    return not reason
 
 
 def _fixed(value: Value) -> Range | None:
@@ -165,7 +167,7 @@ def _ranges(graph: Graph, tensors: Sequence[Value], ctx: PassContext) -> RangeTa
 
 
 def _groups(wanted: Sequence[Value]) -> list[list[Value]]:
-    """``wanted`` and the float32 tensors that operators of MOVES make them of, in sets that are quantised alike."""
+    """``wanted`` and the float32 tensors out of which numbers are moved to them, in sets that are quantised alike."""
     alike: UnionFind = UnionFind()
     order = dict.fromkeys(wanted)
     pending = list(order)
@@ -186,7 +188,7 @@ def _groups(wanted: Sequence[Value]) -> list[list[Value]]:
 def _same_numbers(value: Value) -> list[Value]:
     """The operands of what moves ``value`` into its place."""
     producer = value.producer
-    if producer is None or not producer.is_op(*MOVES):
+    if producer is None or not (producer.is_op("Concat", *MOVES) or picks_nearest(producer)):
         return []
     operands = [each for each in (producer.inputs if producer.is_op("Concat") else producer.inputs[:1]) if each]
     return operands if all(not each.is_constant and each.dtype is DType.float32 for each in operands) else []
@@ -206,15 +208,18 @@ def _quantize_value(graph: Graph, value: Value, scale: Scale, first: Node) -> No
         graph.set_inputs(user, [rounded if each is value else each for each in user.inputs])
 
 
-def _quantize_constants(graph: Graph, node: Node, scale: Scale, weights: Weights, ctx: PassContext) -> None:
+def _quantize_constants(
+    graph: Graph, node: Node, scale: Scale, weights: Weights, corrects: bool, ctx: PassContext
+) -> None:
     """The weights of a layer, those of an earlier one if they are the same, and its bias where that fits."""
     weight, bias, axis = node.inputs[1], node.input(2), weight_axis(node)
     assert weight is not None
     if (weight, axis) not in weights:
         weights[weight, axis] = _quantize_weight(graph, node, weight, axis)
     rounded, steps = weights[weight, axis]
-    inputs = list(node.inputs)
-    inputs[1] = rounded
+    known = ctx.options.get(PREDICTED, {}).get(node.name) if corrects else None
+    bias = _corrected(graph, node, rounded, known.mean) if known is not None else node.input(2)
+    inputs = [node.inputs[0], rounded, *([] if bias is None else [bias])]
     if bias is not None and bias.data is not None:
         products = steps * np.float32(scale.step)
         if (whole := _whole(bias.data, products)) is not None:
@@ -223,6 +228,21 @@ def _quantize_constants(graph: Graph, node: Node, scale: Scale, weights: Weights
             ctx.decide(bias, "keep", "float32: it is no vector, or too large for int32 at its scale")
     graph.set_inputs(node, inputs)
     ctx.decide(node, "int8", f"operands are rounded to steps of {scale.step:g}")
+
+
+def _corrected(graph: Graph, node: Node, rounded: Value, mean: Array) -> Value | None:
+    """The bias of a Conv or Gemm, less what the rounding of its weights adds where its input has this ``mean``."""
+    weight, bias, expand = node.inputs[1], node.input(2), rounded.producer
+    if weight is None or weight.data is None or expand is None or node.is_op("MatMul"):
+        return bias
+    axis, is_turned = weight_axis(node), node.is_op("Gemm") and weight_axis(node) == 0
+    stored, steps = (value.data for value in expand.inputs[:2] if value is not None)
+    assert stored is not None and steps is not None
+    others = tuple(each for each in range(stored.ndim) if each != axis)
+    error = stored * np.expand_dims(steps.astype(np.float64), others) - weight.data
+    added = mean_error(node, error.T if is_turned else error, mean)
+    before = np.zeros(len(steps)) if bias is None or bias.data is None else bias.data
+    return graph.constant(f"{node.output.name}.bias", (before - added).astype(np.float32))
 
 
 def _quantize_weight(graph: Graph, node: Node, weight: Value, axis: int) -> tuple[Value, Array]:

@@ -85,6 +85,11 @@ WARNED = ((layer_precision.PASS, layer_precision.SLOWER), (layer_precision.PASS,
     help="Ranges by minmax, moving-average, percentile, entropy or mse.",
 )
 @click.option(
+    "--smooth",
+    is_flag=True,
+    help="With --precision int8 or auto: scale channels against their weights first (SmoothQuant).",
+)
+@click.option(
     "--calib-table",
     type=NEW_FILE,
     metavar="FILE.json",
@@ -163,6 +168,7 @@ def compile_(
     block_size: int | None,
     calib_data: Path | None,
     calib_method: str,
+    smooth: bool,
     calib_table: Path | None,
     zero_point_bias: str | None,
     max_drop: float | None,
@@ -211,6 +217,7 @@ def compile_(
             block_size=block_size,
             calib_data=calib_data,
             calib_method=calib_method,
+            smooth=smooth,
             calib_table=calib_table,
             zero_point_bias=None if zero_point_bias is None else int(zero_point_bias),
             max_drop=max_drop,
