@@ -89,7 +89,8 @@ class Target:
     ``registers`` are vectors of 8 floats that a core has names for. ``alignment``: bytes at a multiple of which every
     tensor of weights starts. ``launch_us`` is the cost of starting a step, ``parallel_us`` that of handing it to the
     thread pool. ``measured``: None where all coefficients are the description's. ``precision`` is that of artifacts for
-    which none is asked for; ``half_arithmetic``: at float16 precision, this is what products compute in."""
+    which none is asked for; ``half_arithmetic``: at float16 precision, this is what products compute in.
+    ``saturating_pairs``: the processor's products of bytes are sums of two in 16 bits, which saturate (pmaddubsw)."""
 
     name: str
     description: str
@@ -107,6 +108,7 @@ class Target:
     measured: Measured | None = None
     precision: str = "fp32"
     half_arithmetic: bool = False
+    saturating_pairs: bool = False
     npu: Npu = Npu()
 
     @property

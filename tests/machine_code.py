@@ -15,7 +15,7 @@ import networkx as nx
 RELEASES = (19, 20, 21, 22)
 
 #: Operations of the two vector units that multiply and add, on whole registers.
-_ARITHMETIC = re.compile(r"(fmla|fmls|fmul|fadd|fsub|fmax|fmin|fmaxnm|fminnm)$")
+_ARITHMETIC = re.compile(r"(sdot|fmla|fmls|fmul|fadd|fsub|fmax|fmin|fmaxnm|fminnm)$")
 
 
 def tool(name: str) -> str | None:

@@ -19,7 +19,7 @@ from mcpc.targets.native.family import link_variant, read_sources
 
 from .machine_code import Instruction, functions, innermost_loops, issue_share, tool, utilisation
 
-BUSY = 0.9
+BUSY, BUSY_BYTES = 0.9, 0.85
 
 pytestmark = pytest.mark.skipif(
     tool("llvm-mca") is None or tool("llvm-objdump") is None,
@@ -64,11 +64,13 @@ def model() -> bytes:
     return made
 
 
-def built(precision: str, folder: Path) -> dict[str, list[Instruction]]:
+def built(precision: str, folder: Path, onnx: bytes | None = None) -> dict[str, list[Instruction]]:
     """The functions of the artifact's code."""
     target = find_target("rock5b")
     options: dict[str, Any] = {} if precision == "fp32" else {"precision": precision}
-    mcpc.compile(model(), target.name, folder / "m.mcp26bin", emit=folder / "emit", golden=0, **options)
+    mcpc.compile(
+        model() if onnx is None else onnx, target.name, folder / "m.mcp26bin", emit=folder / "emit", golden=0, **options
+    )
     elf = folder / "code.so"
     elf.write_bytes(link_variant(read_sources(folder / "emit" / "c"), target, target.variants[0]))
     return functions(elf)
@@ -82,6 +84,18 @@ def code(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Instruction
 @pytest.fixture(scope="module")
 def half_code(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Instruction]]:
     return built("fp16", tmp_path_factory.mktemp("half_loops"))
+
+
+@pytest.fixture(scope="module")
+def byte_code(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Instruction]]:
+    """Of a product of integers [56, 512] by [512, 2048]."""
+    weights = np.random.default_rng(1).integers(-128, 128, (512, 2048)).astype(np.int8)
+    node = helper.make_node("MatMulInteger", ["x", "w"], ["y"])
+    x = helper.make_tensor_value_info("x", TensorProto.UINT8, [56, 512])
+    y = helper.make_tensor_value_info("y", TensorProto.INT32, [56, 2048])
+    graph = helper.make_graph([node], "bytes", [x], [y], [numpy_helper.from_array(weights, "w")])
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)], ir_version=11)
+    return built("fp32", tmp_path_factory.mktemp("byte_loops"), made.SerializeToString())
 
 
 def arithmetic(loop: list[Instruction]) -> int:
@@ -133,6 +147,15 @@ def test_multipliers_are_busy_in_float16(half_code: dict[str, list[Instruction]]
     assert arithmetic(loop) >= least
     assert not [i for i in loop if i.is_spill]
     assert utilisation(loop) >= BUSY
+
+
+@pytest.mark.parametrize(("prefix", "least"), [("bytes_12", 24), ("bytes_4", 8)])
+def test_multipliers_are_busy_in_int8(byte_code: dict[str, list[Instruction]], prefix: str, least: int) -> None:
+    """Dot products of four bytes; a round of so few reads as many registers as it multiplies."""
+    loop = heaviest(byte_code, prefix)
+    assert arithmetic(loop) >= least
+    assert not [i for i in loop if i.is_spill]
+    assert utilisation(loop) >= BUSY_BYTES
 
 
 def whole(code: dict[str, list[Instruction]], prefix: str, least: int) -> list[list[Instruction]]:

@@ -35,7 +35,7 @@ def schedule_if(s: Scheduler, node: Node) -> None:
             s.view(output, node.bodies[taken].outputs[index], 0)
         _body(s, node, node.bodies[taken], None)
         return
-    control = Control(node, s.nr, s.context)
+    control = Control(node, s.target, s.context)
     end, otherwise = Label(), Label()
     s.add(end)
     for name in ("else_branch", "then_branch"):
@@ -62,7 +62,7 @@ def schedule_loop(s: Scheduler, node: Node) -> None:
     outputs = [*node.outputs, *[None] * (len(form.carried) + len(form.collected) - len(node.outputs))]
     if not any(output is not None and s.is_wanted(output) for output in outputs):
         return
-    control = Control(node, s.nr, s.context)
+    control = Control(node, s.target, s.context)
     for output, inner in zip(outputs, form.carried, strict=False):
         if output is not None:
             s.view(output, inner, 0)

@@ -99,7 +99,7 @@ class NativeFamily:
 
     def predict(self, graph: Graph, target: Target, ctx: PassContext) -> list[tuple[Node, float]]:
         """See :class:`mcpc.codegen.Family`."""
-        plan = schedule(graph, target.nr, choose(graph, target, ctx))
+        plan = schedule(graph, target, choose(graph, target, ctx))
         typical, stored = typical_sizes(graph), weight_bytes(graph)
         steps = [item for item in plan.items if isinstance(item, Step)]
         return [(step.node, predicted_us(replace(step.work, weight_set=stored), typical, target)) for step in steps]
@@ -111,9 +111,9 @@ class NativeFamily:
         :data:`MOST_BYTES`.
         """
         require_sizes(graph)
-        plan = schedule(graph, target.nr, choose(graph, target, ctx))
+        plan = schedule(graph, target, choose(graph, target, ctx))
         storage = Storage(graph, plan, emit.in_place)
-        copies = [emit.copy_step(value, storage.output_value(value, i), target.nr) for value, i in storage.copies]
+        copies = [emit.copy_step(value, storage.output_value(value, i), target) for value, i in storage.copies]
         steps = [*storage.steps, *copies]
         arena = Arena(storage.arena_buffers, graph.bounds)
         weights, states = Weights(target.alignment), States()

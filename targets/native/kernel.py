@@ -17,6 +17,7 @@ from mcpc.errors import ModelError
 from mcpc.ir import Dim, DType, Node, TensorType, Value, names_of
 from mcpc.kernel_class import KernelClass
 from mcpc.ops import InferContext
+from mcpc.target import Target
 
 from .choice import Candidate
 from .ctext import c_type, indent, literal, size, size_variable, uses_variable
@@ -126,11 +127,12 @@ class KernelBuilder:
     """
 
     def __init__(
-        self, region: Region, nr: int, context: InferContext | None = None, choice: Candidate | None = None
+        self, region: Region, target: Target, context: InferContext | None = None, choice: Candidate | None = None
     ) -> None:
         self.region = region
         self.node = region.node
-        self.nr = nr
+        self.built_for = target
+        self.nr = target.nr
         self.context = context if context is not None else InferContext()
         self.choice = choice
         self.label = region.label
@@ -275,14 +277,16 @@ class KernelBuilder:
         )
         return name
 
-    def finish(self) -> str:
+    def finish(self, added: Node | None = None) -> str:
         """Define the function that computes the region's chain from 8 sums of integers and stores its result (the
-        byte_finish of gemm_i8.h), and return its name. The chain sees the sums as :meth:`epilogue_with` says."""
+        byte_finish of gemm_i8.h), and return its name. The chain sees the sums as :meth:`epilogue_with` says; its first
+        node is ``added`` where the kernel computes that one."""
         region, result = self.region, self.node.output.type
         printer = Printer(lambda value: self._epilogue_operand(value, result, []))
-        printer.define(self.anchor.output, "sum")
+        printer.define((added or self.anchor).output, "sum")
         for node in region.chain:
-            printer.node(node)
+            if node is not added:
+                printer.node(node)
         self.headers.append("vmath.h")
         row = result.dims[result.order[-1]] if result.pitch is None else result.pitch
         stored = printer.store(region.result, f"{self.output()} + m * {self.size(row)} + n", "lanes")

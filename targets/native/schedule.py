@@ -13,6 +13,7 @@ from mcpc import ops
 from mcpc.errors import ModelError, Problems
 from mcpc.ir import Dim, Graph, Node, TensorType, Value, names_of, symbol
 from mcpc.ops.control import decided
+from mcpc.target import Target
 
 from . import emit
 from .choice import Choices
@@ -44,13 +45,13 @@ class Schedule:
     symbols: list[str] = field(default_factory=list)
 
 
-def schedule(graph: Graph, nr: int, choices: Choices) -> Schedule:
+def schedule(graph: Graph, target: Target, choices: Choices) -> Schedule:
     """The steps of ``graph``, with the kernels that ``choices`` names.
 
     Raises every node without code at once: E101, E102, E109; E108 where a size depends on data and no step finds it, or
     a rank is not known.
     """
-    scheduler = Scheduler(graph, nr, choices)
+    scheduler = Scheduler(graph, target, choices)
     scheduler.nodes(graph)
     scheduler.problems.errors.reverse()
     scheduler.problems.raise_if_any()
@@ -63,8 +64,8 @@ def schedule(graph: Graph, nr: int, choices: Choices) -> Schedule:
 class Scheduler:
     """Collects the steps, the last one first."""
 
-    def __init__(self, graph: Graph, nr: int, choices: Choices) -> None:
-        self.nr = nr
+    def __init__(self, graph: Graph, target: Target, choices: Choices) -> None:
+        self.target = target
         self.choices = choices
         self.context = ops.infer_graph(graph)
         self.schedule = Schedule(self.context)
@@ -163,11 +164,11 @@ class Scheduler:
                 if offset is not None and data is not None:
                     self.view(node.output, data, offset)
                 elif any(output.type.elements != 0 for output in made):
-                    self.add(emit.emit(node, self.nr, self.context, self.choices.get(id(node))))
+                    self.add(emit.emit(node, self.target, self.context, self.choices.get(id(node))))
         own = self.born(node)
         if own & self._symbols:
             with self.problems.collect():
-                self.add(emit.emit_sizes(node, own & self._symbols, self.nr, self.context))
+                self.add(emit.emit_sizes(node, own & self._symbols, self.target, self.context))
 
 
 def _born(graph: Graph) -> dict[int, set[str]]:

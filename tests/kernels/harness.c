@@ -111,12 +111,13 @@ MCP26_INLINE void store_sums(v8i sum, const void *const *args, int64_t m, int64_
     v8i_store(OUT(int32_t, 0) + m * ARG(int64_t, 1)[0] + n, sum, lanes);
 }
 
-/* n: rows, columns, depth, signed, zero point, chunk. */
+/* n: rows, columns, depth, signed, zero point, chunk, whether AVX2 takes the lists of steps. */
 MCP26_INLINE void run_gemm_i8(const int64_t *n, void **p) {
     const void *args[] = {p[3], &n[1]};
-    RUN_UNITS(gemm_i8_units(n[0], n[1]), n[5],
-              gemm_i8(n[0], n[1], n[2], ((byte_rows){p[0], n[3], (int32_t)n[4]}), p[1], p[2], store_sums, args, p[4],
-                      begin, end))
+    byte_weights w = {p[1], p[2], NULL, NULL, NULL};
+    if (BYTE_ORDERS > 1 && n[6]) w = (byte_weights){p[5], p[2], NULL, p[6], p[7]};
+    RUN_UNITS(gemm_i8_units(n[0], n[1], n[2]), n[5],
+              gemm_i8(n[0], n[1], n[2], ((byte_rows){p[0], n[3], (int32_t)n[4]}), w, store_sums, args, p[4], begin, end))
 }
 
 /* n: rows, columns, depth, block, kind (int8, uint8 with zero points, int4), chunk. p: a, stored, scale, zero, scratch. */

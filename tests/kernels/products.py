@@ -6,7 +6,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from .case import ALL, Array, Case, Packed, PackedBytes, normal, untouched
+from mcpc.targets.native.emit.integer import gemm_scratch
+from mcpc.targets.native.pairs import in_steps
+
+from .case import ALL, Array, Case, Packable, Packed, PackedBytes, normal, untouched
 
 GEMM = [
     (1, 1, 1), (1, 100, 37), (1, 64, 16), (2, 70, 9), (3, 33, 12), (4, 16, 3), (5, 8, 300), (6, 16, 0), (7, 24, 5),
@@ -45,17 +48,24 @@ def matmuls(rng: np.random.Generator) -> Iterator[Case]:
 
 
 def bytes_products(rng: np.random.Generator) -> Iterator[Case]:
-    for index, (m, n, k) in enumerate([(1, 7, 5), (5, 40, 12), (13, 33, 3), (25, 70, 65), (2, 16, 0)]):
+    sizes = [(1, 7, 5), (5, 40, 12), (13, 33, 3), (25, 70, 65), (2, 16, 0), (61, 48, 64), (7, 24, 999)]
+    for index, (m, n, k) in enumerate(sizes):
         dtype, zero = (np.int8, -3) if index % 2 else (np.uint8, 130)
         a = rng.integers(np.iinfo(dtype).min, np.iinfo(dtype).max, (m, k), dtype, endpoint=True)
         w = rng.integers(-128, 127, (k, n), np.int8, endpoint=True)
+        if index == 3:  # as large as they may be: what saturates in 16 bits would be wrong
+            a[:], w[:] = np.iinfo(dtype).max, 127
         want = (a.astype(np.int32) - zero) @ w.astype(np.int32)
         sums = np.zeros(n + 16, np.int32)
         sums[:n] = w.sum(0, dtype=np.int32)
-        scratch = np.zeros(96 * max(1, -(-k // 4)), np.int8)
-        buffers: list[Array | Packed] = [a, PackedBytes([w]), sums, np.full((m, n), 12345, np.int32), scratch]
-        numbers = [m, n, k, index % 2, zero, 1 if index else ALL]
-        yield Case(f"gemm_i8 {m}x{k}x{n}", "gemm_i8", numbers, buffers, {3: want}, is_static=index == 1)
+        scratch = np.zeros(gemm_scratch(k), np.int8)
+        packed = PackedBytes([w])
+        steps = in_steps(packed.array(16))
+        buffers: list[Array | Packable] = [a, packed, sums, np.full((m, n), 12345, np.int32), scratch, *steps]
+        for is_listed in (0, 1):
+            numbers = [m, n, k, index % 2, zero, 1 if index else ALL, is_listed]
+            name = f"gemm_i8 {m}x{k}x{n}{', in steps' * is_listed}"
+            yield Case(name, "gemm_i8", numbers, buffers, {3: want}, is_static=index == 1 and not is_listed)
 
 
 def _sigmoid(x: Array) -> Array:

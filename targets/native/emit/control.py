@@ -13,6 +13,7 @@ import sympy
 from mcpc.ir import Dim, DType, Node, Value, dim
 from mcpc.ops import InferContext
 from mcpc.ops.control import LoopForm
+from mcpc.target import Target
 
 from ..kernel import KernelBuilder, Label, Step
 from ..region import Region
@@ -25,9 +26,9 @@ COPY_GRAIN = 1 << 16
 class Control:
     """Makes the steps of one control-flow ``node``."""
 
-    def __init__(self, node: Node, nr: int, context: InferContext) -> None:
+    def __init__(self, node: Node, target: Target, context: InferContext) -> None:
         self.node = node
-        self.nr = nr
+        self.target = target
         self.context = context
 
     def step(
@@ -37,7 +38,7 @@ class Control:
         outputs: Sequence[Value] = (),
         jump: Label | None = None,
     ) -> Step:
-        builder = KernelBuilder(Region.of(self.node), self.nr, self.context)
+        builder = KernelBuilder(Region.of(self.node), self.target, self.context)
         builder.label = f"{self.node.op} {label}"
         fill(builder)
         return replace(builder.build(), outputs=tuple(outputs), jump=jump)

@@ -6,12 +6,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mcpc.ir import Dim, DType, Value, product
+from mcpc.ir import Dim, DType, Node, Value, product
 from mcpc.ops.linear import convolution_of
 from mcpc.ops.quantize import signed_weights
 
 from ..integer_winograd import FORM
+from ..iteration import rows_and_columns
 from ..kernel import Array, KernelBuilder, unsupported
+from ..pairs import in_steps
 from .conv import conv_shape
 from .registry import emits
 from .windows import window_shape
@@ -69,7 +71,7 @@ def packed_matmul(b: KernelBuilder) -> None:
     rows = product(b.outer(b.anchor.inputs[0]).type.dims[:-1])
     b.label = "gemm of integers"
     b.call("gemm_i8", *(rows, columns, depth), *_packed_operands(b, [weights]))
-    b.units = f"gemm_i8_units({b.size(rows)}, {columns})"
+    b.units = f"gemm_i8_units({b.size(rows)}, {columns}, {depth})"
 
 
 def packed_conv(b: KernelBuilder) -> None:
@@ -185,13 +187,42 @@ def _packed_operands(b: KernelBuilder, matrices: Sequence[Array]) -> tuple[str, 
     padded[:, :depth, :columns] = matrices
     packed = padded.reshape(len(matrices), -1, 4, padded.shape[2] // b.nr, b.nr).transpose(0, 3, 1, 4, 2)
     b.headers.append("gemm_i8.h")
-    b.scratch = 96 * max(padded.shape[1] // 4, 1)  # GEMM_I8_SCRATCH
-    return (
-        _bytes(b),
+    b.scratch = gemm_scratch(padded.shape[1])
+    lists: list[Array] = []
+    target = b.built_for
+    if target.saturating_pairs and not target.npu.zero_point_bias:  # who shares weights takes them as they lie
+        packed, *lists = in_steps(packed.reshape(-1, *packed.shape[2:]))
+    added, bias = _integer_bias(b)
+    wide = np.zeros((len(matrices), padded.shape[2]), np.int32)
+    wide[:, :columns] = 0 if bias is None else bias.reshape(len(matrices), -1)
+    weights = (
         b.byte_weights(np.ascontiguousarray(packed), f"[G][N/{b.nr}][K/4][{b.nr}][4]"),
         b.constant(padded.sum(1, dtype=np.int32), "int32_t"),
-        *(b.finish(), "args", f"(void *){b.worker_scratch}", "begin", "end"),
+        "0" if bias is None else b.constant(wide, "int32_t"),
+        *(b.constant(each, "int32_t") for each in lists),
     )
+    return (
+        _bytes(b),
+        f"(byte_weights){{{', '.join(weights)}}}",
+        *(b.finish(added), "args", f"(void *){b.worker_scratch}", "begin", "end"),
+    )
+
+
+def _integer_bias(b: KernelBuilder) -> tuple[Node | None, Array | None]:
+    """The node that adds constant integers [columns] to the sums, and these."""
+    first = b.region.chain[0] if b.region.chain else None
+    if first is None or not first.is_op("Add") or first.output.dtype is not DType.int32:
+        return None, None
+    addend = first.inputs[1 if first.inputs[0] is b.anchor.output else 0]
+    data, columns = b.outer(addend).data, _weights(b).shape[0 if b.anchor.is_op("ConvInteger") else 1]
+    steps = rows_and_columns(b.node.output.type, b.outer(addend).type)
+    is_column = data is not None and data.size == columns and steps is not None and steps[0] == 0
+    return (first, data) if is_column else (None, None)
+
+
+def gemm_scratch(depth: int) -> int:
+    """GEMM_I8_SCRATCH of gemm_i8.h: bytes of a worker's scratch."""
+    return 96 * -(-depth // 4) + (48 << 10) + depth + 16
 
 
 def _batch(b: KernelBuilder, left_rank: int, right_rank: int) -> Dim:

@@ -11,6 +11,7 @@ from mcpc.ir import Dim, DType, Node, Value, dim, product
 from mcpc.ops.context import same
 from mcpc.ops.move import slice_axes, slice_start, split_sizes
 from mcpc.ops.shape import permutation
+from mcpc.target import Target
 
 from ..iteration import broadcast_strides
 from ..kernel import KernelBuilder, Step, unsupported
@@ -365,9 +366,9 @@ def gather(b: KernelBuilder) -> None:
     b.units = b.size(dim(product(dims[:axis]) * count))
 
 
-def copy_step(value: Value, output: Value, nr: int) -> Step:
+def copy_step(value: Value, output: Value, target: Target) -> Step:
     """A copy of ``value`` to where another output of the model lies."""
     node = Node("Identity", [value], [output], name=f"{output.name} (copy)")
-    builder = KernelBuilder(Region.of(node), nr)
+    builder = KernelBuilder(Region.of(node), target)
     identity(builder)
     return builder.build()

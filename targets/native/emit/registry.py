@@ -11,6 +11,7 @@ from mcpc.ir import Node
 from mcpc.ops import InferContext
 from mcpc.ops.registry import Contents
 from mcpc.pipeline import describe
+from mcpc.target import Target
 
 from ..choice import Candidate
 from ..ctext import c_type
@@ -60,9 +61,9 @@ def finds_sizes(*ops: str) -> Callable[[Emitter], Emitter]:
     return register
 
 
-def emit(node: Node, nr: int, context: InferContext, choice: Candidate | None = None) -> Step:
+def emit(node: Node, target: Target, context: InferContext, choice: Candidate | None = None) -> Step:
     """The kernel of a node and how to call it; where there is none, ModelError E101, E102 or E109 names the node."""
-    builder = KernelBuilder(Region.of(node), nr, context, choice)
+    builder = KernelBuilder(Region.of(node), target, context, choice)
     contents = known_contents(node, context)
     if contents is not None:
         write_contents(builder, contents)
@@ -75,13 +76,13 @@ def emit(node: Node, nr: int, context: InferContext, choice: Candidate | None = 
     return builder.build()
 
 
-def emit_sizes(node: Node, symbols: Iterable[str], nr: int, context: InferContext) -> Step:
+def emit_sizes(node: Node, symbols: Iterable[str], target: Target, context: InferContext) -> Step:
     """The step that gives ``symbols``, sizes of the node's outputs, their values; E108 where the operator has none."""
     sizer = sizers.get(node.op) if node.domain == "" else None
     if sizer is None:
         raise ModelError("E108", f"the size of %{node.output.name} depends on data: {node.output.type}", op=node.op,
                          node=describe(node))  # fmt: skip
-    builder = KernelBuilder(Region.of(node), nr, context)
+    builder = KernelBuilder(Region.of(node), target, context)
     with _naming(node):
         sizer(builder)
     builder.label = f"sizes {node.op}"
