@@ -20,6 +20,7 @@ from mcpc.precision import PRECISIONS, Ranges, at_quantize, judged, rounded
 from mcpc.quantisation import Quantisation
 from mcpc.ranges import RangeTable
 from mcpc.size_options import Bound, Shape
+from mcpc.stored_precision import run_rounding
 from mcpc.tuning import measured_times, require_host
 
 #: What ``winograd`` may be: chosen by cost, or left out.
@@ -135,7 +136,7 @@ def compile(
     graph = run_pipeline(graph, before, ctx) if before else graph
     if quantizing is not None:
         graph = Quantisation(quantizing, [*behind, *rest], family, ranges, budget, is_auto)(graph, ctx)
-    graph = run_pipeline(graph, behind, ctx) if behind else graph
+    graph = run_rounding(graph, behind, rest, family, ctx) if behind else graph
     reference = onnx_writer.to_model(graph).SerializeToString() if golden != 0 else b""
     graph = run_pipeline(graph, [*rest, *family.passes(description), *finish], ctx)
     if tune:

@@ -8,14 +8,7 @@ from itertools import groupby
 from typing import Any
 
 from mcpc.decision_table import Cells, Total
-from mcpc.precision_table import (
-    LAYER_HEADERS,
-    LAYER_NUMBERS,
-    OUTPUT_HEADERS,
-    OUTPUT_NUMBERS,
-    layer_cells,
-    output_cells,
-)
+from mcpc.precision_table import layer_table, output_table
 from mcpc.units import duration, size
 
 Document = dict[str, Any]
@@ -157,12 +150,12 @@ def _precision(precision: Document) -> list[str]:
     """Nothing where no network of floats was quantised."""
     if not precision["layers"]:
         return []
+    tables = [layer_table(precision["layers"]), output_table(precision["outputs"])]
     return [
         "<h2>Precision</h2><p>What each layer computes in; what is left of its results, in the network and from exact "
-        "inputs; its predicted time in floats and in integers.</p>",
+        "inputs; its predicted time in each precision.</p>",
         *(f"<p>{escape(each['verdict'])}: {escape(each['reason'])}</p>" for each in precision["network"]),
-        _table(LAYER_HEADERS, map(layer_cells, precision["layers"]), numeric=LAYER_NUMBERS),
-        _table(OUTPUT_HEADERS, map(output_cells, precision["outputs"]), numeric=OUTPUT_NUMBERS),
+        *(_table(each.headers, each.rows, numeric=each.numbers) for each in tables if each.rows),
     ]
 
 

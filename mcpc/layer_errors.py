@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,7 @@ from mcpc.cost_model import typical_sizes, value_at
 from mcpc.fidelity import Fidelity, FidelitySums
 from mcpc.graph_copy import copied
 from mcpc.ir import DType, Graph, Node, Value
-from mcpc.reference import open_session
+from mcpc.judge import judge
 from mcpc.rewrite import made_by
 
 Array = np.ndarray[Any, Any]
@@ -61,7 +61,7 @@ class Errors:
 def measure(exact: Graph, quantised: Graph, samples: Sequence[Feeds], progress: Progress | None = None) -> Errors:
     """Compare ``quantised``, in which the values of ``exact`` have their names, on ``samples``.
 
-    ONNX Runtime runs both with its optimisations off. Of a tensor four sums are kept, and at most about
+    :func:`mcpc.judge.judge` runs both, and raises what it raises. Of a tensor four sums are kept, and at most about
     :data:`MOST_BYTES` of one sample's results at a time. ``progress`` is told of every run.
     """
     rounded = {value.name: value for value in quantised.values()}
@@ -154,7 +154,7 @@ class _Beside:
         return self._known[value.name]
 
 
-def _runner(graph: Graph, names: Sequence[str]) -> Any:
+def _runner(graph: Graph, names: Sequence[str]) -> Callable[[Feeds], Mapping[str, Array]]:
     """What gives the values called ``names`` for feeds, by name."""
     from onnx import helper
 
@@ -167,5 +167,5 @@ def _runner(graph: Graph, names: Sequence[str]) -> Any:
         for name in names
         if name not in declared
     )
-    session = open_session(model.SerializeToString())
-    return lambda feeds: dict(zip(names, session.run(list(names), dict(feeds)), strict=True))
+    run = judge(model.SerializeToString(), list(names))
+    return lambda feeds: dict(zip(names, run(feeds), strict=True))

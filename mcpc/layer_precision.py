@@ -13,6 +13,9 @@ if TYPE_CHECKING:  # reports read decisions without loading what measures
 
 FP32, FP16, INT8 = "fp32", "fp16", "int8"
 
+#: Products of integers by ranges that each run finds; of floats by weights of few bits.
+DYNAMIC, WEIGHTS_8, WEIGHTS_4 = "int8-dynamic", "int8 weights", "int4 weights"
+
 #: The pass that these decisions are recorded under, and the actions of those that are about no layer.
 PASS, OUTPUT, SLOWER, MET, NOT_MET = "precision", "output", "slower", "met", "not met"
 
@@ -21,7 +24,9 @@ NETWORK = "network"
 
 #: The numbers of a decision: SQNR in dB and cosine of a layer by itself, and in the network; predicted times.
 ALONE, ACCUMULATED = ("alone_sqnr_db", "alone_cosine"), ("sqnr_db", "cosine")
-TIMES = {FP32: "fp32_us", FP16: "fp16_us", INT8: "int8_us"}
+TIMES = {
+    each: f"{each.replace('-', '_').replace(' ', '_')}_us" for each in (FP32, FP16, INT8, DYNAMIC, WEIGHTS_8, WEIGHTS_4)
+}
 
 #: Digits behind the point that are kept of these numbers: those beyond may differ between processors.
 _DB_DIGITS, _COSINE_DIGITS, _US_DIGITS = 2, 6, 3
@@ -64,6 +69,7 @@ def precision_in(decisions: Iterable[Mapping[str, Any]]) -> dict[str, list[dict[
     All are empty where no network of floats was quantised."""
     own = [each for each in decisions if each["pass"] == PASS]
     names = (*TIMES.values(), *ACCUMULATED, *ALONE)
+    layers = {each["subject"]: each for each in own if each["action"] in TIMES}  # what was said last
     return {
         "layers": [
             {
@@ -72,8 +78,7 @@ def precision_in(decisions: Iterable[Mapping[str, Any]]) -> dict[str, list[dict[
                 "reason": each["reason"],
                 **{name: each["numbers"].get(name) for name in names},
             }
-            for each in own
-            if each["action"] in TIMES
+            for each in layers.values()
         ],
         "outputs": [{"output": each["subject"], **each["numbers"]} for each in own if each["action"] == OUTPUT],
         "network": [

@@ -26,6 +26,7 @@ from mcpc.ir import Graph
 from mcpc.layer_precision import ACCUMULATED, TIMES
 from mcpc.metadata import SYMMETRIC
 from mcpc.pipeline import Pass, PassContext, describe
+from mcpc.precision import QUANTIZE
 from mcpc.sensitivity import coarsest_rounding, tolerances
 from mcpc.tensor_scales import STORED, ranges_in, scales_in
 
@@ -175,6 +176,7 @@ def _compile_again(artifact: Path, model: Path, expose: ExposeLayers, folder: Pa
         meta = opened.meta
     said = inspect(artifact)
     ranges = ranges_in(said["decisions"])
+    precisions = {each["layer"]: each["precision"] for each in said["precision"]["layers"]}
     target = plugins.find_target(meta.target)
     own = {each.name for each in plugins.find_family(target.family).passes(target)}
     records = list(meta.passes or [])
@@ -202,7 +204,7 @@ def _compile_again(artifact: Path, model: Path, expose: ExposeLayers, folder: Pa
         golden=0,
         calib_table=ranges if ranges.ranges else None,
         symmetric_activations=said["provenance"].get(SYMMETRIC) == "true" or None,
-        layer_precisions={each["layer"]: each["precision"] for each in said["precision"]["layers"]},
+        layer_precisions=precisions if any(each.name == QUANTIZE for each in records) else None,
     )
 
 

@@ -1,30 +1,50 @@
-"""Precision as people read it: the rows of what :func:`mcpc.layer_precision.precision_in` has."""
+"""Precision as people read it: tables of what :func:`mcpc.layer_precision.precision_in` has."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from mcpc.layer_precision import ACCUMULATED, ALONE, TIMES
 from mcpc.units import duration
 
-FIDELITY_HEADERS, TIME_HEADERS = ("SQNR dB", "cosine"), tuple(TIMES)
-LAYER_HEADERS = ("type", *FIDELITY_HEADERS, "alone dB", "alone cosine", *TIME_HEADERS, "layer", "reason")
-OUTPUT_HEADERS = (*FIDELITY_HEADERS, "output")
+FIDELITY_HEADERS = ("SQNR dB", "cosine")
 
-#: The columns of numbers.
-LAYER_NUMBERS, OUTPUT_NUMBERS = (1, 2, 3, 4, 5, 6, 7), (0, 1)
+Layer = Mapping[str, Any]
 
 
-def layer_cells(layer: Mapping[str, Any]) -> tuple[str, ...]:
-    """A row under :data:`LAYER_HEADERS`; empty where nothing was measured."""
-    fidelity = [cell for names in (ACCUMULATED, ALONE) for cell in fidelity_cells(*(layer[name] for name in names))]
-    return (layer["precision"], *fidelity, *time_cells(layer), layer["layer"], layer["reason"])
+@dataclass(frozen=True)
+class Table:
+    """``numbers`` are the indices of the columns of numbers."""
+
+    headers: tuple[str, ...]
+    rows: Sequence[tuple[str, ...]]
+    numbers: tuple[int, ...]
 
 
-def output_cells(output: Mapping[str, Any]) -> tuple[str, ...]:
-    """A row under :data:`OUTPUT_HEADERS`."""
-    return (*fidelity_cells(*(output[name] for name in ACCUMULATED)), output["output"])
+def layer_table(layers: Sequence[Layer]) -> Table:
+    """A row a layer; empty where nothing was measured."""
+    times = time_headers(layers)
+    headers = ("type", *FIDELITY_HEADERS, "alone dB", "alone cosine", *times, "layer", "reason")
+    rows = [
+        (
+            each["precision"],
+            *fidelity_cells(*(each[name] for name in ACCUMULATED)),
+            *fidelity_cells(*(each[name] for name in ALONE)),
+            *time_cells(each, times),
+            each["layer"],
+            each["reason"],
+        )
+        for each in layers
+    ]
+    return Table(headers, rows, tuple(range(1, len(headers) - 2)))
+
+
+def output_table(outputs: Sequence[Mapping[str, Any]]) -> Table:
+    """A row an output."""
+    rows = [(*fidelity_cells(*(each[name] for name in ACCUMULATED)), each["output"]) for each in outputs]
+    return Table((*FIDELITY_HEADERS, "output"), rows, (0, 1))
 
 
 def fidelity_cells(sqnr: float | None, cosine: float | None) -> tuple[str, str]:
@@ -32,7 +52,12 @@ def fidelity_cells(sqnr: float | None, cosine: float | None) -> tuple[str, str]:
     return "" if sqnr is None else f"{sqnr:.1f}", "" if cosine is None else f"{cosine:.6f}"
 
 
-def time_cells(layer: Mapping[str, Any]) -> tuple[str, ...]:
-    """Predicted times in each precision."""
-    times = (layer[name] for name in TIMES.values())
+def time_headers(layers: Sequence[Layer]) -> tuple[str, ...]:
+    """The precisions that times are predicted for."""
+    return tuple(kind for kind, name in TIMES.items() if any(each[name] is not None for each in layers))
+
+
+def time_cells(layer: Layer, precisions: Sequence[str]) -> tuple[str, ...]:
+    """Predicted times in these."""
+    times = (layer[TIMES[each]] for each in precisions)
     return tuple("" if us is None else duration(us) for us in times)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -17,6 +17,7 @@ from mcpc.graph_copy import copied
 from mcpc.half_rounding import round_halves
 from mcpc.halves import PRECISION
 from mcpc.ir import Graph
+from mcpc.judge import judge
 from mcpc.layer_errors import is_quantised, layers_of, measure
 from mcpc.layer_precision import FP16, FP32, INT8
 from mcpc.layer_times import Times, predict
@@ -24,7 +25,6 @@ from mcpc.onnx_writer import to_model
 from mcpc.pipeline import Pass, PassContext, run_pipeline, suggest
 from mcpc.precision import HALVE, Feeds, Ranges
 from mcpc.precision_search import Network, choose
-from mcpc.reference import open_session
 from mcpc.units import duration
 
 Array = np.ndarray[Any, Any]
@@ -197,11 +197,8 @@ class _Trials:
         run = self._run(self.exact)
         return [run(feeds) for feeds in self._samples]
 
-    def _run(self, graph: Graph) -> Any:
+    def _run(self, graph: Graph) -> Callable[[Feeds], Mapping[str, Array]]:
         """What gives the outputs for feeds, by name."""
-        session, names = open_session(to_model(graph).SerializeToString()), [value.name for value in graph.outputs]
-
-        def run(feeds: Feeds) -> Mapping[str, Array]:
-            return dict(zip(names, session.run(names, dict(feeds)), strict=True))
-
-        return run
+        names = [value.name for value in graph.outputs]
+        run = judge(to_model(graph).SerializeToString(), names)
+        return lambda feeds: dict(zip(names, run(feeds), strict=True))

@@ -14,10 +14,14 @@ from onnx import TensorProto, helper, numpy_helper
 
 import mcpc
 from mcpc.cli import cli
-from mcpc.errors import McpcError
-from mcpc.fidelity import fidelity
+from mcpc.errors import McpcError, Problems
+from mcpc.fidelity import FidelitySums, fidelity
 from mcpc.ir import OPSET
+from mcpc.onnx_reader import read
 from mcpc.passes.quantize_weights import rounded
+from mcpc.per_layer import verify_layers
+from mcpc.sample_inputs import sample_inputs
+from mcpc.stored_precision import SEEDS
 from mcpc.verification import selftest
 
 from .conftest import DeviceRun
@@ -192,6 +196,60 @@ def test_selftest_on_aarch64(tmp_path: Path, options: dict[str, Any], run_on_aar
     path = mcpc.compile(network(), "aarch64", tmp_path / "m", **options)
     done = run_on_aarch64(path, "--selftest")
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+# ---- reports
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "first", "second"),
+    [
+        ({"weights": "int4", "block_size": 64}, "int4 weights", stored(FIRST, 4, 64), stored(SECOND.T, 4, 64)),
+        ({"weights": "int8", "block_size": 0}, "int8 weights", stored(FIRST, 8, 0), stored(SECOND.T, 8, 0)),
+        ({"precision": "int8-dynamic"}, "int8-dynamic", stored(FIRST, 8, 0), stored(SECOND.T, 8, 0)),
+    ],
+)
+def test_layers_are_told_with_their_errors(
+    tmp_path: Path, options: dict[str, Any], kind: str, first: Array, second: Array
+) -> None:
+    (tmp_path / "m.onnx").write_bytes(network())
+    path = mcpc.compile(network(), "host", tmp_path / "m", **options)
+    up, down = mcpc.inspect(path)["precision"]["layers"]
+    graph = read(network(), Problems())
+    sums = {"up": FidelitySums(), "down": FidelitySums()}
+    for seed in SEEDS:
+        x = sample_inputs(graph.inputs, seed, bounds=graph.bounds)["x"]
+        taken = dynamic if "dynamic" in kind else np.asarray
+        relu = np.maximum(x.astype(np.float64) @ FIRST, 0)
+        sums["up"].add(taken(x) @ first, x.astype(np.float64) @ FIRST)
+        sums["down"].add(taken(relu.astype(np.float32)) @ second + BIAS, relu @ SECOND.T + BIAS)
+    for each in (up, down):
+        assert each["precision"] == kind and each["fp32_us"] > 0
+        assert each[f"{kind.replace('-', '_').replace(' ', '_')}_us"] > 0
+        assert each["alone_sqnr_db"] == pytest.approx(sums[each["layer"]].result().sqnr, abs=0.05)
+    assert up["sqnr_db"] == up["alone_sqnr_db"] and down["sqnr_db"] < down["alone_sqnr_db"]
+    shown = CliRunner().invoke(cli, ["inspect", str(path), "--section", "precision"]).output
+    assert shown.count(kind) == 3  # the column of times, and two layers
+    found = verify_layers(path, tmp_path / "m.onnx")
+    assert {each.precision["layer"] for each in found if each.precision is not None} == {"up", "down"}
+    assert all(each.matches for each in found if each.against == "graph")
+
+
+def test_a_network_that_samples_do_not_fit_is_told_without_errors(tmp_path: Path) -> None:
+    nodes = [
+        helper.make_node("Gather", ["table", "at"], ["x"], "pick"),
+        helper.make_node("Reshape", ["x", "sizes"], ["rows"], "rows"),
+        helper.make_node("MatMul", ["rows", "first"], ["y"], "product"),
+    ]
+    info = helper.make_tensor_value_info
+    ends = [info("at", TensorProto.INT64, ["k"]), info("sizes", TensorProto.INT64, [2])]
+    constants = [numpy_helper.from_array(each, name) for name, each in (("table", inputs(9)), ("first", FIRST))]
+    graph = helper.make_graph(nodes, "picked", ends, [info("y", TensorProto.FLOAT, ["a", WIDTH])], constants)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=12)
+    document = mcpc.inspect(mcpc.compile(bytes(model.SerializeToString()), "host", tmp_path / "m", weights="int4"))
+    (layer,) = document["precision"]["layers"]
+    assert layer["precision"] == "int4 weights" and layer["sqnr_db"] is None
+    assert any(each["subject"] == "errors" and each["action"] == "omit" for each in document["decisions"])
 
 
 # ---- options

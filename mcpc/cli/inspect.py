@@ -12,14 +12,7 @@ from mcpc.cli import console
 from mcpc.cli.options import NEW_FILE, artifact_argument, json_option
 from mcpc.decision_table import Cells, Total
 from mcpc.files import replacing
-from mcpc.precision_table import (
-    LAYER_HEADERS,
-    LAYER_NUMBERS,
-    OUTPUT_HEADERS,
-    OUTPUT_NUMBERS,
-    layer_cells,
-    output_cells,
-)
+from mcpc.precision_table import layer_table, output_table
 from mcpc.units import duration, size
 
 Document = dict[str, Any]
@@ -139,10 +132,10 @@ def _precision(document: Document) -> str:
     if not precision["layers"]:
         stated = document["provenance"].get("precision", "the model's")
         return f"no layer was quantised here; the precision is {stated}"
-    layers = console.table(LAYER_HEADERS, [layer_cells(each) for each in precision["layers"]], right=LAYER_NUMBERS)
-    outputs = console.table(OUTPUT_HEADERS, [output_cells(each) for each in precision["outputs"]], right=OUTPUT_NUMBERS)
+    tables = [layer_table(precision["layers"]), output_table(precision["outputs"])]
+    shown = [console.table(each.headers, each.rows, right=each.numbers) for each in tables if each.rows]
     found = [f"{each['verdict']}: {each['reason']}" for each in precision["network"]]
-    return "\n\n".join(filter(None, [layers, outputs if precision["outputs"] else "", *found]))
+    return "\n\n".join([*shown, *found])
 
 
 def _memory(document: Document) -> str:

@@ -9,7 +9,7 @@ import click
 
 from mcpc.cli import console
 from mcpc.errors import RuntimeFault
-from mcpc.precision_table import FIDELITY_HEADERS, TIME_HEADERS, fidelity_cells, time_cells
+from mcpc.precision_table import FIDELITY_HEADERS, fidelity_cells, time_cells, time_headers
 
 #: What is compared of every tensor.
 DIFFERENCE_HEADERS = ("max difference", "of tolerance")
@@ -46,18 +46,19 @@ def print_verdict(
 def _layer_table(layers: Sequence[LayerComparison]) -> str:
     """With what quantisation did where the network was quantised."""
     is_quantised = any(each.precision is not None or each.fidelity is not None for each in layers)
+    times = time_headers([each.precision for each in layers if each.precision is not None])
     rows = []
     for each in layers:
         kept = ("", "") if each.fidelity is None else fidelity_cells(each.fidelity.sqnr, each.fidelity.cosine)
-        chosen = [""] * (1 + len(TIME_HEADERS))
+        chosen = [""] * (1 + len(times))
         if each.precision is not None:
-            chosen = [each.precision["precision"], *time_cells(each.precision)]
+            chosen = [each.precision["precision"], *time_cells(each.precision, times)]
         quantised = (*kept, *chosen) if is_quantised else ()
         what = (each.against, each.layer.op, each.layer.name, each.layer.node)
         rows.append((*_numbers(each.comparison), *quantised, *what))
-    quantised = (*FIDELITY_HEADERS, "type", *TIME_HEADERS) if is_quantised else ()
+    quantised = (*FIDELITY_HEADERS, "type", *times) if is_quantised else ()
     headers = ("verdict", *DIFFERENCE_HEADERS, *quantised, "against", "operators", "tensor", "node")
-    numbers = {*DIFFERENCE_HEADERS, *FIDELITY_HEADERS, *TIME_HEADERS}
+    numbers = {*DIFFERENCE_HEADERS, *FIDELITY_HEADERS, *times}
     return console.table(headers, rows, right=tuple(at for at, header in enumerate(headers) if header in numbers))
 
 
