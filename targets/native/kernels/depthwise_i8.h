@@ -17,13 +17,15 @@
 #include "gemm_i8.h"
 #include "pairs.h"
 
-#if defined(__ARM_FEATURE_DOTPROD)
-#include <arm_neon.h>
-#endif
-
 enum { DEPTHWISE_BYTES_TILE = 8 }; /* output pixels of a tile, at most */
 
 typedef int8_t depthwise_signed __attribute__((ext_vector_type(16)));
+typedef uint8_t depthwise_bytes __attribute__((ext_vector_type(16)));
+
+/* Two taps of 8 channels, one behind the other. */
+MCP26_INLINE depthwise_bytes depthwise_join(v8b a, v8b b) {
+    return __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15);
+}
 
 MCP26_INLINE depthwise_signed depthwise_load_pairs(const int8_t *w) {
     depthwise_signed pairs;
@@ -36,41 +38,38 @@ MCP26_INLINE depthwise_signed depthwise_load_pairs(const int8_t *w) {
 #if defined(__ARM_FEATURE_DOTPROD)
 enum { DEPTHWISE_TAPS = 4, DEPTHWISE_IS_SHIFTED = 1 };
 typedef struct {
-    int8x16_t low, high;
+    depthwise_signed low, high; /* four taps of four channels */
 } depthwise_taps;
 
+MCP26_INLINE depthwise_taps depthwise_fours(depthwise_signed a, depthwise_signed b) {
+    return (depthwise_taps){
+        __builtin_shufflevector(a, b, 0, 1, 16, 17, 2, 3, 18, 19, 4, 5, 20, 21, 6, 7, 22, 23),
+        __builtin_shufflevector(a, b, 8, 9, 24, 25, 10, 11, 26, 27, 12, 13, 28, 29, 14, 15, 30, 31)};
+}
+
 MCP26_INLINE depthwise_taps depthwise_column(const v8b *taps, int64_t is_signed) {
-    uint8x16_t row[4], flip = vdupq_n_u8(is_signed ? 0 : 0x80);
-    MCP26_UNROLL for (int64_t t = 0; t < 4; t++) __builtin_memcpy(&row[t], &taps[t], sizeof taps[t]);
-    uint16x8_t a = vreinterpretq_u16_u8(vzip1q_u8(row[0], row[1]));
-    uint16x8_t b = vreinterpretq_u16_u8(vzip1q_u8(row[2], row[3]));
-    return (depthwise_taps){vreinterpretq_s8_u8(veorq_u8(vreinterpretq_u8_u16(vzip1q_u16(a, b)), flip)),
-                            vreinterpretq_s8_u8(veorq_u8(vreinterpretq_u8_u16(vzip2q_u16(a, b)), flip))};
+    depthwise_bytes flip = (depthwise_bytes)(uint8_t)(is_signed ? 0 : 0x80);
+    return depthwise_fours((depthwise_signed)(depthwise_join(taps[0], taps[1]) ^ flip),
+                           (depthwise_signed)(depthwise_join(taps[2], taps[3]) ^ flip));
 }
 
 MCP26_INLINE depthwise_taps depthwise_weights(const int8_t *w, int64_t next) {
-    depthwise_signed pairs[2] = {depthwise_load_pairs(w), depthwise_load_pairs(w + next)};
-    int16x8_t first, second;
-    __builtin_memcpy(&first, &pairs[0], 16), __builtin_memcpy(&second, &pairs[1], 16);
-    return (depthwise_taps){vreinterpretq_s8_s16(vzip1q_s16(first, second)),
-                            vreinterpretq_s8_s16(vzip2q_s16(first, second))};
+    return depthwise_fours(depthwise_load_pairs(w), depthwise_load_pairs(w + next));
 }
 
 MCP26_INLINE v8i depthwise_dot(v8i sums, depthwise_taps column, depthwise_taps w) {
-    int32x4_t low, high;
-    __builtin_memcpy(&low, &sums, 16), __builtin_memcpy(&high, (char *)&sums + 16, 16);
-    low = vdotq_s32(low, column.low, w.low), high = vdotq_s32(high, column.high, w.high);
-    __builtin_memcpy(&sums, &low, 16), __builtin_memcpy((char *)&sums + 16, &high, 16);
-    return sums;
+    typedef int8_t plain __attribute__((vector_size(16)));
+    typedef int32_t v4i __attribute__((ext_vector_type(4)));
+    v4i low = (v4i)__builtin_neon_vdotq_s32((plain)sums.lo, (plain)column.low, (plain)w.low, 34 /* int32x4 */);
+    v4i high = (v4i)__builtin_neon_vdotq_s32((plain)sums.hi, (plain)column.high, (plain)w.high, 34);
+    return __builtin_shufflevector(low, high, 0, 1, 2, 3, 4, 5, 6, 7);
 }
 #else
 enum { DEPTHWISE_TAPS = 2, DEPTHWISE_IS_SHIFTED = 0 };
 typedef v8p depthwise_taps;
-typedef uint8_t depthwise_bytes __attribute__((ext_vector_type(16)));
 
 MCP26_INLINE depthwise_taps depthwise_column(const v8b *taps, int64_t is_signed) {
-    depthwise_bytes pairs =
-        __builtin_shufflevector(taps[0], taps[1], 0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15);
+    depthwise_bytes pairs = depthwise_join(taps[0], taps[1]);
     return is_signed ? __builtin_convertvector((depthwise_signed)pairs, depthwise_taps)
                      : __builtin_convertvector(pairs, depthwise_taps);
 }
