@@ -17,6 +17,7 @@ from mcpc.cli import cli
 from mcpc.errors import McpcError, Problems
 from mcpc.fidelity import FidelitySums, fidelity
 from mcpc.ir import OPSET
+from mcpc.judge import judge
 from mcpc.onnx_reader import read
 from mcpc.passes.quantize_weights import rounded
 from mcpc.per_layer import verify_layers
@@ -182,6 +183,23 @@ def test_ranges_are_found_in_the_run(tmp_path: Path) -> None:
             assert np.abs(got - want).max() <= 2 * step  # ties between two integers
             floats = np.maximum(x.astype(np.float64) @ FIRST, 0) @ SECOND.T + BIAS
             assert fidelity(got, floats).sqnr > 25
+
+
+def test_no_more_is_lost_than_by_onnxruntimes_dynamic_quantisation(tmp_path: Path) -> None:
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
+    (tmp_path / "m.onnx").write_bytes(network())
+    quantize_dynamic(tmp_path / "m.onnx", tmp_path / "q.onnx", per_channel=True, weight_type=QuantType.QInt8)
+    path = mcpc.compile(tmp_path / "m.onnx", "host", tmp_path / "m", precision="int8-dynamic", golden=0)
+    ours, theirs, floats = FidelitySums(), FidelitySums(), judge(tmp_path / "m.onnx", ["y"])
+    rival = judge(tmp_path / "q.onnx", ["y"])
+    with mcpc.load(path) as session:
+        for seed in range(5):
+            feeds = {"x": inputs(8, seed)}
+            (want,) = floats(feeds)
+            ours.add(session.run(None, feeds)[0], want)
+            theirs.add(rival(feeds)[0], want)
+    assert ours.result().sqnr > theirs.result().sqnr - 0.1
 
 
 def test_zeros_are_zeros(tmp_path: Path) -> None:

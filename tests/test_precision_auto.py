@@ -196,6 +196,18 @@ def test_the_command_line_warns_of_a_budget_that_is_not_met(tmp_path: Path) -> N
     assert "note: network: the share of rows with another largest element is" in done.stderr
 
 
+def test_layers_by_hand_from_the_command_line(tmp_path: Path) -> None:
+    (tmp_path / "m.onnx").write_bytes(network())
+    np.savez(tmp_path / "data.npz", x=np.concatenate([feeds["x"] for feeds in SAMPLES]))
+    common = ["compile", str(tmp_path / "m.onnx"), "--calib-data", str(tmp_path / "data.npz"), "--golden", "0"]
+    common += ["-o", str(tmp_path / "m"), "--precision", "int8", "--layer-precision"]
+    assert CliRunner().invoke(cli, [*common, "dense2=fp32"]).exit_code == 0
+    assert [name for name, each in chosen(mcpc.inspect(tmp_path / "m")).items() if each == "fp32"] == ["dense2"]
+    twice = ["dense2=fp32", "--layer-precision", "dense2=int8"]
+    for texts in (["dense2"], ["=fp32"], ["dense2="], ["dense9=fp32"], ["dense2=int4"], twice):
+        assert isinstance(CliRunner().invoke(cli, [*common, *texts]).exception, UsageError)
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [

@@ -122,6 +122,13 @@ WARNED = ((layer_precision.PASS, layer_precision.SLOWER), (layer_precision.PASS,
     help="Like --max-drop: the least signal-to-quantisation-noise ratio of each output, in dB.",
 )
 @click.option(
+    "--layer-precision",
+    "layers",
+    multiple=True,
+    metavar="NODE=PRECISION",
+    help="With int8 and auto: a layer's own: fp32, int8 or, with auto, fp16 (repeatable).",
+)
+@click.option(
     "--symmetric-activations",
     is_flag=True,
     default=None,
@@ -174,6 +181,7 @@ def compile_(
     max_drop: float | None,
     drop_metric: str,
     min_sqnr: float | None,
+    layers: tuple[str, ...],
     symmetric_activations: bool | None,
     winograd: str,
     tune: bool,
@@ -223,6 +231,7 @@ def compile_(
             max_drop=max_drop,
             drop_metric=drop_metric,
             min_sqnr=min_sqnr,
+            layer_precisions=parse_layers(layers),
             symmetric_activations=symmetric_activations,
             winograd=winograd,
             tune=tune,
@@ -260,6 +269,19 @@ def parse_shapes(texts: tuple[str, ...]) -> dict[str, tuple[int | None, ...]]:
         if name in result:
             raise UsageError("E003", f"--input-shape gives {name!r} twice")
         result[name] = tuple(None if text == "?" else int(text) for text in sizes.split("x") if text)
+    return result
+
+
+def parse_layers(texts: tuple[str, ...]) -> dict[str, str]:
+    """``NODE=int8`` as a precision by node."""
+    result: dict[str, str] = {}
+    for text in texts:
+        name, separator, precision = text.rpartition("=")  # names may hold '='
+        if not separator or not name or not precision:
+            raise UsageError("E003", f"--layer-precision {text!r} is not NODE=PRECISION")
+        if name in result:
+            raise UsageError("E003", f"--layer-precision gives {name!r} twice")
+        result[name] = precision
     return result
 
 
