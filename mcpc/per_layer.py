@@ -26,7 +26,7 @@ from mcpc.ir import Graph
 from mcpc.layer_precision import ACCUMULATED, TIMES
 from mcpc.metadata import SYMMETRIC
 from mcpc.pipeline import Pass, PassContext, describe
-from mcpc.precision import QUANTIZE
+from mcpc.precision import QUANTIZE, SMOOTH
 from mcpc.sensitivity import coarsest_rounding, tolerances
 from mcpc.tensor_scales import STORED, ranges_in, scales_in
 
@@ -114,9 +114,12 @@ def verify_layers(
     rtol: float = RTOL,
     atol: float | None = None,
     threads: int | None = None,
+    calib_table: Path | str | None = None,
 ) -> list[LayerComparison]:
     """Compare every layer of ``artifact``, in the order of the steps; the arguments are those of
-    :func:`mcpc.verification.verify`."""
+    :func:`mcpc.verification.verify`. ``calib_table`` is the table of ranges by which it was quantised: an artifact
+    states its ranges, but not what passes before ``quantize`` were told of channels; UsageError E002 where that is
+    missing."""
     from mcpc.judge import judge
     from mcpc.loader import load
     from mcpc.sample_inputs import artifact_inputs
@@ -125,7 +128,7 @@ def verify_layers(
     refuse_chance(artifact)
     expose = ExposeLayers()
     with tempfile.TemporaryDirectory() as folder:
-        path = _compile_again(Path(artifact), Path(model), expose, Path(folder))
+        path = _compile_again(Path(artifact), Path(model), expose, Path(folder), calib_table)
         with load(artifact, threads=1) as session:
             feeds = {**artifact_inputs(artifact, session, seed, dims), **known_inputs(session, inputs or {})}
         with load(path, threads=threads) as session:
@@ -167,7 +170,9 @@ def verify_layers(
     return result
 
 
-def _compile_again(artifact: Path, model: Path, expose: ExposeLayers, folder: Path) -> Path:
+def _compile_again(
+    artifact: Path, model: Path, expose: ExposeLayers, folder: Path, calib_table: Path | str | None
+) -> Path:
     """The model with all layers as outputs, compiled as ``artifact`` was."""
     from mcpc import plugins
     from mcpc.compiler import compile as compile_model
@@ -175,13 +180,16 @@ def _compile_again(artifact: Path, model: Path, expose: ExposeLayers, folder: Pa
     with Artifact.open(artifact) as opened:
         meta = opened.meta
     said = inspect(artifact)
-    ranges = ranges_in(said["decisions"])
+    ranges = calib_table or ranges_in(said["decisions"])
     precisions = {each["layer"]: each["precision"] for each in said["precision"]["layers"]}
     target = plugins.find_target(meta.target)
     own = {each.name for each in plugins.find_family(target.family).passes(target)}
     records = list(meta.passes or [])
     while records and records[-1].name in own:  # what the family runs itself, behind the others
         records.pop()
+    if calib_table is None and any(each.name == SMOOTH for each in records):
+        message = f"{artifact} was smoothed before it was quantised, by samples that it does not hold"
+        raise UsageError("E002", message, hint="give the --calib-table that it was compiled with")
     passes = ", ".join(record.spec or record.name for record in records)
     optional = {default.input for default in meta.defaults or []}
     return compile_model(
@@ -202,7 +210,7 @@ def _compile_again(artifact: Path, model: Path, expose: ExposeLayers, folder: Pa
         passes=passes,
         finish=[expose],
         golden=0,
-        calib_table=ranges if ranges.ranges else None,
+        calib_table=ranges if any(each.name == QUANTIZE for each in records) else None,
         symmetric_activations=said["provenance"].get(SYMMETRIC) == "true" or None,
         layer_precisions=precisions if any(each.name == QUANTIZE for each in records) else None,
     )

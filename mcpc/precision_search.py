@@ -26,8 +26,9 @@ from mcpc.units import duration
 
 Array = np.ndarray[Any, Any]
 
-#: The most runs of layers of which the network is predicted without them: those that gain least.
-MOST_RUNS = 24
+#: The most runs of layers of which the network is predicted without them, those that gain least first; behind so many
+#: in a row that do not make it faster the others are left.
+MOST_RUNS, PATIENCE = 24, 6
 
 #: The most layers whose effect on the outputs is measured one by one: those with most noise of their own.
 MOST_SENSITIVITIES = 64
@@ -79,12 +80,15 @@ def _fastest(
             found[name] = f"int8 is predicted to take {mine}, floats {floats}{condition}"
         integers -= slower
         times, condition = network.predict(integers), " beside layers that stay floats"
-    gains = {
-        run: sum(network.floats.layers[each] - times.layers[each] for each in run) for run in _runs(layers, integers)
-    }
-    for run in sorted(gains, key=gains.__getitem__)[:MOST_RUNS]:
+    runs = _runs(layers, integers)
+    runs.sort(key=lambda run: sum(network.floats.layers[each] - times.layers[each] for each in run))
+    in_vain = 0
+    for run in runs[:MOST_RUNS]:
         without = network.predict(integers - set(run))
-        if without.total <= times.total:
+        in_vain = 0 if without.total <= times.total else in_vain + 1
+        if in_vain == PATIENCE:
+            break
+        if not in_vain:
             mine, others = duration(times.total), duration(without.total)
             reason = f"the network is predicted to take {mine} with int8 in {len(run)} layers here, {others} without"
             found |= dict.fromkeys(run, reason)

@@ -21,6 +21,7 @@ from mcpc.onnx_writer import to_model
 from mcpc.passes.bias_correction import mean_error
 from mcpc.passes.quantize import Quantize
 from mcpc.passes.smooth import PREDICTED, Smooth
+from mcpc.per_layer import verify_layers
 from mcpc.pipeline import PassContext, run_pipeline
 from mcpc.precision import Ranges
 
@@ -210,6 +211,21 @@ def test_a_table_holds_what_was_seen_of_channels(tmp_path: Path) -> None:
     loaded = plugins.find_calibrator().load(table)
     assert set(loaded.ranges) == {"x.smooth"} and loaded.channels["x"].high.shape == (8,)
     np.testing.assert_allclose(loaded.channels["x"].high, np.max([each["x"].max(0) for each in data], axis=0))
+
+
+def test_layers_are_verified_with_the_table(tmp_path: Path) -> None:
+    data = [{"x": RNG.standard_normal((3, 8)).astype(np.float32) * SIZES} for _ in range(4)]
+    network, table = tmp_path / "m.onnx", tmp_path / "table.json"
+    network.write_bytes(model())
+    path = mcpc.compile(
+        network, "host", tmp_path / "m", precision="int8", smooth=True, calib_data=data, calib_table=table
+    )
+    layers = verify_layers(path, network, inputs=data[0], calib_table=table)
+    assert all(each.matches for each in layers if each.against == "graph")
+    (last,) = [each for each in layers if each.layer.name == "y"]
+    assert last.fidelity is not None and last.fidelity.sqnr > 30
+    with pytest.raises(UsageError, match="smoothed before it was quantised"):
+        verify_layers(path, network)
 
 
 def test_there_has_to_be_something_to_prepare_for(tmp_path: Path) -> None:

@@ -44,6 +44,12 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Compare every tensor between the layers, and name the first that differs.",
 )
+@click.option(
+    "--calib-table",
+    type=EXISTING_FILE,
+    metavar="FILE.json",
+    help="With --per-layer: the table that the artifact was quantised by (needed after --smooth).",
+)
 @threads_option
 @json_option
 def verify(
@@ -55,6 +61,7 @@ def verify(
     rtol: float,
     atol: float | None,
     per_layer: bool,
+    calib_table: Path | None,
     threads: int | None,
     as_json: bool,
 ) -> None:
@@ -77,7 +84,7 @@ def verify(
 
     options: dict[str, Any] = {"inputs": feeds, "seed": seed, "dims": sizes, "rtol": rtol, "atol": atol}
     comparisons = compare_all(artifact, model, threads=threads, **options)
-    layers = verify_layers(artifact, model, threads=threads, **options) if per_layer else []
+    layers = verify_layers(artifact, model, threads=threads, calib_table=calib_table, **options) if per_layer else []
     sys.exit(print_verdict(comparisons, as_json, hint=_hint(artifact, model, layers), layers=layers))
 
 
