@@ -58,18 +58,23 @@ class Network:
 def choose(network: Network, layers: Sequence[str], alone: Errors, budget: Budget, progress: Progress | None) -> Choice:
     """The layers, of those that can be, that compute in integers: within ``budget``, and by prediction faster than
     floats; none where that cannot be. ``alone`` has the noise of each layer."""
-    choice = _fastest(network, layers, frozenset(layers), {}, "")
+    choice = _fastest(network, layers, frozenset(layers), {}, "", progress)
     order: Sequence[str] = ()
     for outcome in (network.try_out, network.check):
         while choice.integers and not budget.allows(outcome(choice.integers)):  # each time some fall back
             order = order or _by_sensitivity(network, choice.integers, alone, budget, progress)
             left = [name for name in order if name in choice.integers]
-            choice = _within(network, layers, choice, left, budget, outcome)
+            choice = _within(network, layers, choice, left, budget, outcome, progress)
     return choice
 
 
 def _fastest(
-    network: Network, layers: Sequence[str], integers: frozenset[str], reasons: Mapping[str, str], condition: str
+    network: Network,
+    layers: Sequence[str],
+    integers: frozenset[str],
+    reasons: Mapping[str, str],
+    condition: str,
+    progress: Progress | None,
 ) -> Choice:
     """``integers``, some of ``layers``, without those that do not pay, as long as others remain that may; none where
     all do not."""
@@ -83,7 +88,9 @@ def _fastest(
     runs = _runs(layers, integers)
     runs.sort(key=lambda run: sum(network.floats.layers[each] - times.layers[each] for each in run))
     in_vain = 0
-    for run in runs[:MOST_RUNS]:
+    for index, run in enumerate(runs[:MOST_RUNS]):
+        if progress is not None:
+            progress("predict layers as floats", index, min(len(runs), MOST_RUNS))
         without = network.predict(integers - set(run))
         in_vain = 0 if without.total <= times.total else in_vain + 1
         if in_vain == PATIENCE:
@@ -108,6 +115,7 @@ def _within(
     order: Sequence[str],
     budget: Budget,
     outcome: Callable[[frozenset[str]], Outcome],
+    progress: Progress | None,
 ) -> Choice:
     """``choice`` without as few of the first in ``order`` as bring it into the budget, and without what does not pay
     then."""
@@ -120,7 +128,9 @@ def _within(
             too_few = middle
     reason = f"the outputs keep within the budget without it: of {len(order)} layers {enough} fall back"
     reasons = choice.reasons | dict.fromkeys(order[:enough], reason)
-    return _fastest(network, layers, choice.integers - set(order[:enough]), reasons, " where others fell back")
+    return _fastest(
+        network, layers, choice.integers - set(order[:enough]), reasons, " where others fell back", progress
+    )
 
 
 def _by_sensitivity(

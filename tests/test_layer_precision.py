@@ -112,6 +112,34 @@ def test_samples_that_are_kept_are_spread(count: int, kept: int) -> None:
     assert len(set(np.diff(indices))) <= 1 and indices[:1] == [0][:kept]
 
 
+def test_a_copy_has_bodies_of_its_own() -> None:
+    info = helper.make_tensor_value_info
+    bodies = {
+        f"{branch}_branch": helper.make_graph(
+            [helper.make_node(op, ["x", "x"], [f"{branch}.y"], f"{branch}.{op}")],
+            branch,
+            [],
+            [info(f"{branch}.y", TensorProto.FLOAT, [2])],
+        )
+        for branch, op in (("then", "Add"), ("else", "Mul"))
+    }
+    nodes = [helper.make_node("If", ["c"], ["y"], "choice", **bodies), helper.make_node("Relu", ["y"], ["z"], "relu")]
+    ends = [info("c", TensorProto.BOOL, []), info("x", TensorProto.FLOAT, [2])]
+    graph = helper.make_graph(nodes, "choices", ends, [info("z", TensorProto.FLOAT, [2])])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=12)
+    first = run_pipeline(
+        read(bytes(model.SerializeToString()), Problems()), parse_pipeline("fuse", plugins.passes()), PassContext()
+    )
+    before, again = format_graph(first), copied(first)
+    again.verify()
+    assert format_graph(again) == before
+    (choice,) = [node for node in again.nodes if node.bodies]
+    body = choice.bodies["then_branch"]
+    body.nodes[0].op = "Sub"
+    assert again.fresh("x") != "x" and body.fresh("y") != "y"
+    assert format_graph(first) == before
+
+
 def test_large_samples_are_kept_in_little_memory() -> None:
     spread = Spread(8, 2500)
     for _ in range(20):
