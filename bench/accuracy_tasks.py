@@ -27,7 +27,8 @@ Run = Callable[[Feeds], dict[str, Array]]
 class Task:
     """``calibration`` and ``evaluation`` have no sample in common. ``answer`` makes what ``measures`` compare of a
     sample and its outputs. ``carried`` says which output becomes which input of the sample that follows, wherever that
-    has none of its own; ``open_sizes`` are the shapes of inputs as mcpc.compile takes them."""
+    has none of its own; ``open_sizes`` are the shapes of inputs as mcpc.compile takes them, ``method`` is the one by
+    which calibration finds ranges of channels that were scaled first."""
 
     model: Path
     calibration: Sequence[Feeds]
@@ -36,6 +37,7 @@ class Task:
     measures: Sequence[Measure]
     carried: Mapping[str, str] = field(default_factory=dict)
     open_sizes: Mapping[str, tuple[int | None, ...]] = field(default_factory=dict)
+    method: str = "percentile"
 
     def answers(self, run: Run) -> Iterator[Any]:
         """What the network says about each sample of the evaluation."""
@@ -159,6 +161,7 @@ def silero_vad(rng: np.random.Generator, calibration: int, evaluation: int) -> T
         answer=lambda feeds, outputs: bool(outputs["output"][0, 0] > 0.5),
         measures=[Measure("same decision", agreement, least=99)],
         carried={"stateN": "state"},
+        method="mse",
     )
 
 

@@ -69,25 +69,32 @@ def shaken(model: Path | str | bytes, outputs: Sequence[str]) -> Judge | None:
 
 def with_noise(model: Path | str | bytes, seed: int) -> Path | str | bytes:
     """An ONNX model that adds noise to what its QuantizeLinear round of float32: NOISE roundings at the end of their
-    ranges. Models without these operators, and those with data in other files, stay as they are."""
+    ranges. Models without these operators stay as they are, and those beyond the 2 GiB that fit into one file."""
     import onnx
 
     proto = onnx.load_from_string(model) if isinstance(model, bytes) else onnx.load(model, load_external_data=False)
-    scales = {tensor.name: tensor for tensor in proto.graph.initializer}
+    if not any(node.op_type == "QuantizeLinear" for node in proto.graph.node):
+        return model
+    if not isinstance(model, bytes):
+        proto = onnx.load(model)  # its weights in other files too
+    constants = {tensor.name: tensor for tensor in proto.graph.initializer}
+    for node in proto.graph.node:
+        if node.op_type == "Constant" and node.attribute[0].name == "value":
+            constants[node.output[0]] = node.attribute[0].t
     types = {info.name: info.type.tensor_type.elem_type for info in (*proto.graph.value_info, *proto.graph.input)}
     nodes, found = [], 0
     for node in proto.graph.node:
         nodes.append(node)
-        if node.op_type != "QuantizeLinear" or node.input[1] not in scales or node.input[0] in scales:
+        if node.op_type != "QuantizeLinear" or node.input[1] not in constants or node.input[0] in constants:
             continue
         if types.get(node.input[0], onnx.TensorProto.FLOAT) != onnx.TensorProto.FLOAT:
             continue
-        scale = float(onnx.numpy_helper.to_array(scales[node.input[1]]).max())
+        scale = float(onnx.numpy_helper.to_array(constants[node.input[1]]).max())
         noise, noisy = f"{node.output[0]}.noise", f"{node.output[0]}.shaken"
         attributes: dict[str, Any] = {
             "mean": 0.0,
             "scale": NOISE * FLOAT32 * 256 * scale,
-            "seed": float(seed + TRIES * found),
+            "seed": float(1 + seed + TRIES * found),  # 0 gives the numbers of 1
         }
         nodes[-1:] = [
             onnx.helper.make_node("RandomNormalLike", [node.input[0]], [noise], **attributes),
@@ -96,11 +103,14 @@ def with_noise(model: Path | str | bytes, seed: int) -> Path | str | bytes:
         ]
         node.input[0] = noisy
         found += 1
-    if not found or any(tensor.data_location == onnx.TensorProto.EXTERNAL for tensor in proto.graph.initializer):
+    if not found:
         return model
     del proto.graph.node[:]
     proto.graph.node.extend(nodes)
-    return bytes(proto.SerializeToString())
+    try:
+        return bytes(proto.SerializeToString())
+    except ValueError:
+        return model
 
 
 def coarsest_rounding(model: Path | str | bytes) -> float:

@@ -72,7 +72,7 @@ class Quantize(Pass):
         graph.metadata[PRECISION] = "int8"
         symmetric = self.symmetric or (isinstance(ctx.target, Target) and ctx.target.npu.symmetric)
         wanted = ctx.options.get("layer_precisions", {})
-        layers = [n for n in graph.nodes if wanted.get(n.name, "int8") == "int8" and self._is_layer(n, ctx)]
+        layers = [n for n in graph.nodes if self._is_layer(n, ctx) and wanted.get(n.name, "int8") == "int8"]
         groups = _groups([node.inputs[0] for node in layers if node.inputs[0] is not None])
         table = _ranges(graph, [value for group in groups for value in group if _fixed(value) is None], ctx)
         scales: dict[Value, Scale] = {}
@@ -104,8 +104,7 @@ class Quantize(Pass):
         reason, predicted = float_reason(node), ctx.options.get(PREDICTED, {}).get(node.name)
         if not reason and not all(v is None or v.data is None or np.isfinite(v.data).all() for v in node.inputs):
             reason = "its weights are not finite"
-        asked = node.name in ctx.options.get("layer_precisions", {})
-        if not reason and not asked and predicted is not None and predicted.sqnr < self.least_sqnr:
+        if not reason and predicted is not None and predicted.sqnr < self.least_sqnr:
             reason = f"rounding is predicted to leave {predicted.sqnr:.1f} dB, less than {self.least_sqnr:g}"
         if reason:
             ctx.decide(node, "keep", f"float32: {reason}")

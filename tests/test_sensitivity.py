@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -128,6 +129,33 @@ def test_what_is_rounded_to_integers_is_shaken() -> None:
     one, other = (moving({"x": x})[0] for _ in range(2))
     assert all(set(each) == {0.5, 1.0} for each in (one, other)) and not np.array_equal(one, other)
     assert tolerances(moving, {"x": x}, [want]) == pytest.approx([ROUNDINGS * 0.5])
+
+
+def network(*, in_nodes: bool) -> onnx.ModelProto:
+    """x in the middle between two steps, whose scale is in a Constant or an initializer, times a large weight."""
+    constants = {"scale": np.array(0.5, np.float32), "zero": np.array(0, np.int8), "w": np.eye(64, dtype=np.float32)}
+    tensors = [onnx.numpy_helper.from_array(array, name) for name, array in constants.items()]
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "scale", "zero"], ["q"]),
+        helper.make_node("DequantizeLinear", ["q", "scale", "zero"], ["d"]),
+        helper.make_node("MatMul", ["d", "w"], ["y"]),
+    ]
+    if in_nodes:
+        nodes = [*(helper.make_node("Constant", [], [each.name], value=each) for each in tensors), *nodes]
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 64]) for name in "xy")
+    graph = helper.make_graph(nodes, "g", [x], [y], [] if in_nodes else tensors)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+
+
+@pytest.mark.parametrize("kind", ["in nodes", "in a file of its own"])
+def test_scales_in_nodes_and_weights_in_other_files_are_shaken_too(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "model.onnx"
+    external = {"save_as_external_data": True, "location": "weights", "size_threshold": 0}
+    onnx.save(network(in_nodes=kind == "in nodes"), path, **(external if "file" in kind else {}))
+    run = shaken(path, ["y"])
+    assert run is not None
+    x = np.full((1, 64), 0.25, np.float32)
+    assert not np.array_equal(run({"x": x})[0], run({"x": x})[0])
 
 
 def test_integers_that_are_rounded_are_exact() -> None:

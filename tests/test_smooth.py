@@ -231,3 +231,19 @@ def test_layers_are_verified_with_the_table(tmp_path: Path) -> None:
 def test_there_has_to_be_something_to_prepare_for(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="smooth is for precision int8 and auto"):
         mcpc.compile(model(), "host", tmp_path / "x", smooth=True)
+
+
+def test_layers_that_would_lose_too_much_are_kept_when_a_network_is_compiled(tmp_path: Path) -> None:
+    """One row of thousands is so large, in all channels, that all others are within a few steps of 0."""
+    rows = RNG.standard_normal((8192, 8)).astype(np.float32)
+    rows[0] *= 300
+    for smooth, action in ((True, "keep"), (False, "int8")):
+        path = mcpc.compile(
+            model(), "host", tmp_path / action, precision="int8", smooth=smooth, calib_data=[{"x": rows}], golden=0
+        )
+        made = [
+            each
+            for each in mcpc.inspect(path)["decisions"]
+            if (each["pass"], each["subject"]) == ("quantize", "product")
+        ]
+        assert made[-1]["action"] == action
