@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
@@ -186,6 +187,71 @@ def test_a_pipeline_that_quantises_by_itself_does_so_once(tmp_path: Path) -> Non
     names = [each["name"] for each in mcpc.inspect(path)["passes"]]
     assert names[:2] == ["fold", "quantize"] and names.count("quantize") == 1
     assert all(each.matches for each in selftest(path))
+
+
+# ---- odd data
+
+
+def with_outlier(x: Array) -> Array:
+    x = x.copy()
+    x[0, 0] = 1e30
+    return x
+
+
+@pytest.mark.parametrize("smooth", [False, True])
+@pytest.mark.parametrize(
+    ("change", "method"),
+    [
+        (lambda x: np.zeros_like(x), "minmax"),
+        (lambda x: np.full_like(x, 3.0), "entropy"),
+        (lambda x: np.where(np.arange(64) == 5, np.float32(2), x), "mse"),  # a channel
+        (lambda x: np.where(np.arange(64) == 5, np.float32(0), x), "minmax"),
+    ],
+    ids=["zeros", "constant", "constant channel", "channel of zeros"],
+)
+def test_what_never_changes_is_computed_as_by_floats(
+    tmp_path: Path, change: Callable[[Array], Array], method: str, smooth: bool
+) -> None:
+    data = [{"x": change(feeds["x"])} for feeds in rows(20)]
+    path = mcpc.compile(
+        layers(), "host", tmp_path / "x", precision="int8", calib_data=data, calib_method=method, smooth=smooth
+    )
+    (want,) = reference(layers(), data[0], ["y"])
+    with mcpc.load(path) as session:
+        (got,) = session.run(None, data[0])
+    assert np.abs(got - want).max() < 0.05 * max(np.abs(want).max(), 1e-3)
+
+
+def test_an_outlier_is_told_and_percentile_leaves_it_out(tmp_path: Path) -> None:
+    """Of one input; what it makes of a row behind that is no outlier there."""
+    data = [{"x": with_outlier(feeds["x"])} if index == 3 else feeds for index, feeds in enumerate(rows(100))]
+    for method, most in (("minmax", 1e30), ("percentile", 10)):
+        table = tmp_path / f"{method}.json"
+        path = mcpc.compile(
+            layers(),
+            "host",
+            tmp_path / method,
+            precision="int8",
+            calib_data=data,
+            calib_method=method,
+            calib_table=table,
+        )
+        assert json.loads(table.read_text())["tensors"]["x"]["high"] <= most * 1.001
+        told = {
+            each["subject"]: each["reason"] for each in mcpc.inspect(path)["decisions"] if each["action"] == "outliers"
+        }
+        assert ("x" in told) == (method == "minmax") and all("percentile leaves" in each for each in told.values())
+        with mcpc.load(path) as session:
+            assert np.isfinite(session.run(None, data[3])[0]).all()
+
+
+def test_weights_of_zeros_give_zeros(tmp_path: Path) -> None:
+    model = onnx.load_from_string(layers())
+    (weights,) = [tensor for tensor in model.graph.initializer if tensor.name == "v"]
+    weights.CopyFrom(numpy_helper.from_array(np.zeros((96, 32), np.float32), "v"))
+    path = mcpc.compile(model.SerializeToString(), "host", tmp_path / "x", precision="int8", calib_data=rows(3))
+    with mcpc.load(path) as session:
+        assert not session.run(None, rows(1)[0])[0].any()
 
 
 # ---- what is refused

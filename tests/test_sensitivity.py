@@ -133,7 +133,11 @@ def test_what_is_rounded_to_integers_is_shaken() -> None:
 
 def network(*, in_nodes: bool) -> onnx.ModelProto:
     """x in the middle between two steps, whose scale is in a Constant or an initializer, times a large weight."""
-    constants = {"scale": np.array(0.5, np.float32), "zero": np.array(0, np.int8), "w": np.eye(64, dtype=np.float32)}
+    constants: dict[str, Array] = {
+        "scale": np.array(0.5, np.float32),
+        "zero": np.array(0, np.int8),
+        "w": np.eye(64, dtype=np.float32),
+    }
     tensors = [onnx.numpy_helper.from_array(array, name) for name, array in constants.items()]
     nodes = [
         helper.make_node("QuantizeLinear", ["x", "scale", "zero"], ["q"]),
@@ -150,8 +154,10 @@ def network(*, in_nodes: bool) -> onnx.ModelProto:
 @pytest.mark.parametrize("kind", ["in nodes", "in a file of its own"])
 def test_scales_in_nodes_and_weights_in_other_files_are_shaken_too(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "model.onnx"
-    external = {"save_as_external_data": True, "location": "weights", "size_threshold": 0}
-    onnx.save(network(in_nodes=kind == "in nodes"), path, **(external if "file" in kind else {}))
+    is_apart = kind == "in a file of its own"
+    onnx.save(
+        network(in_nodes=not is_apart), path, save_as_external_data=is_apart, location="weights", size_threshold=0
+    )
     run = shaken(path, ["y"])
     assert run is not None
     x = np.full((1, 64), 0.25, np.float32)
