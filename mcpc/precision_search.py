@@ -11,7 +11,7 @@ arXiv:2004.09602, 2020), and the least number of them falls back that does, foun
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
@@ -34,13 +34,12 @@ MOST_RUNS, PATIENCE = 24, 6
 MOST_SENSITIVITIES = 64
 
 
-@dataclass
+@dataclass(frozen=True)
 class Choice:
     """``integers`` are the layers that compute in integers, ``reasons`` say why others do not."""
 
     integers: frozenset[str]
-    times: Times
-    reasons: dict[str, str] = field(default_factory=dict)
+    reasons: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -100,7 +99,7 @@ def _fastest(
             reason = f"the network is predicted to take {mine} with int8 in {len(run)} layers here, {others} without"
             found |= dict.fromkeys(run, reason)
             integers, times = integers - set(run), without
-    return Choice(integers, times, found)
+    return Choice(integers, found)
 
 
 def _runs(layers: Iterable[str], integers: frozenset[str]) -> list[tuple[str, ...]]:
@@ -127,7 +126,7 @@ def _within(
         else:
             too_few = middle
     reason = f"the outputs keep within the budget without it: of {len(order)} layers {enough} fall back"
-    reasons = choice.reasons | dict.fromkeys(order[:enough], reason)
+    reasons = {**choice.reasons, **dict.fromkeys(order[:enough], reason)}
     return _fastest(
         network, layers, choice.integers - set(order[:enough]), reasons, " where others fell back", progress
     )

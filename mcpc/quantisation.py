@@ -61,6 +61,8 @@ class Quantisation:
         can_halve = any(each.name == HALVE for each in self.rest)
         _check(asked, [node.name for node in layers_of(graph)], (FP32, FP16, INT8) if can_halve else (FP32, INT8))
         trials = _Trials(self, copied(graph), ctx)
+        for name in (name for name, each in asked.items() if each == INT8 and name not in trials.able):
+            raise UsageError("E001", f"layer {name!r} cannot be int8", hint="compile without it: a note says why")
         reasons = dict.fromkeys(asked, "as asked for")
         whole = trials.all_in(INT8, trials.able)
         budget = self.budget.or_default() if self.is_auto else self.budget

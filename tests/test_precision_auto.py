@@ -227,6 +227,22 @@ def test_what_is_refused(tmp_path: Path, options: dict[str, Any], words: str) ->
         mcpc.compile(network(), "host", tmp_path / "m", golden=0, **options)
 
 
+def test_a_layer_that_has_no_form_of_integers_cannot_be_asked_for(tmp_path: Path) -> None:
+    nodes = [helper.make_node("ConvTranspose", ["x", "w"], ["y"], "up", strides=[2, 2])]
+    w = numpy_helper.from_array(np.random.default_rng(0).standard_normal((8, 4, 2, 2), np.float32), "w")
+    info = helper.make_tensor_value_info
+    ends = [info("x", TensorProto.FLOAT, [1, 8, 6, 6])], [info("y", TensorProto.FLOAT, [1, 4, 12, 12])]
+    model = helper.make_model(
+        helper.make_graph(nodes, "up", *ends, [w]), opset_imports=[helper.make_opsetid("", OPSET)], ir_version=12
+    )
+    samples = [{"x": np.random.default_rng(1).standard_normal((1, 8, 6, 6), np.float32)}]
+    source = bytes(model.SerializeToString())
+    options: dict[str, Any] = {"precision": "int8", "calib_data": samples, "golden": 0}
+    with pytest.raises(UsageError, match="layer 'up' cannot be int8"):
+        mcpc.compile(source, "host", tmp_path / "m", layer_precisions={"up": "int8"}, **options)
+    assert chosen(mcpc.inspect(mcpc.compile(source, "host", tmp_path / "m", **options))) == {"up": "fp32"}
+
+
 # ---- float16
 
 
