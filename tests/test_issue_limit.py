@@ -88,12 +88,23 @@ def half_code(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Instru
 
 @pytest.fixture(scope="module")
 def byte_code(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Instruction]]:
-    """Of a product of integers [56, 512] by [512, 2048]."""
-    weights = np.random.default_rng(1).integers(-128, 128, (512, 2048)).astype(np.int8)
-    node = helper.make_node("MatMulInteger", ["x", "w"], ["y"])
-    x = helper.make_tensor_value_info("x", TensorProto.UINT8, [56, 512])
-    y = helper.make_tensor_value_info("y", TensorProto.INT32, [56, 2048])
-    graph = helper.make_graph([node], "bytes", [x], [y], [numpy_helper.from_array(weights, "w")])
+    """Of a product of integers [56, 512] by [512, 2048], and a depthwise convolution of 5x5."""
+    rng = np.random.default_rng(1)
+    shapes = {"w": (512, 2048), "d": (96, 1, 5, 5)}
+    weights = [numpy_helper.from_array(rng.integers(-128, 128, s).astype(np.int8), name) for name, s in shapes.items()]
+    nodes = [
+        helper.make_node("MatMulInteger", ["x", "w"], ["y"]),
+        helper.make_node("ConvInteger", ["c", "d"], ["z"], pads=[2, 2, 2, 2], group=96),
+    ]
+    inputs = [
+        helper.make_tensor_value_info("x", TensorProto.UINT8, [56, 512]),
+        helper.make_tensor_value_info("c", TensorProto.UINT8, [1, 96, 56, 56]),
+    ]
+    results = [
+        helper.make_tensor_value_info("y", TensorProto.INT32, [56, 2048]),
+        helper.make_tensor_value_info("z", TensorProto.INT32, [1, 96, 56, 56]),
+    ]
+    graph = helper.make_graph(nodes, "bytes", inputs, results, weights)
     made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)], ir_version=11)
     return built("fp32", tmp_path_factory.mktemp("byte_loops"), made.SerializeToString())
 
@@ -156,6 +167,16 @@ def test_multipliers_are_busy_in_int8(byte_code: dict[str, list[Instruction]], p
     assert arithmetic(loop) >= least
     assert not [i for i in loop if i.is_spill]
     assert utilisation(loop) >= BUSY_BYTES
+
+
+def test_pipes_are_busy_in_int8(byte_code: dict[str, list[Instruction]]) -> None:
+    """A depthwise convolution interleaves nearly as many bytes as it multiplies. Five columns of weights beside the
+    sums of eight pixels leave so few registers that one vector may go to the stack and back."""
+    loops = whole(byte_code, "depthwise_5x5", 80)
+    assert len(loops) >= 1
+    for loop in loops:
+        assert len([i for i in loop if i.is_spill]) <= 2
+        assert issue_share(loop) >= BUSY
 
 
 def whole(code: dict[str, list[Instruction]], prefix: str, least: int) -> list[list[Instruction]]:
