@@ -14,13 +14,19 @@ Array = np.ndarray[Any, Any]
 
 
 def mean_error(node: Node, error: Array, mean: Array) -> Array:
-    """What a Conv of one group, a Gemm or a MatMul makes on the average of an ``error`` in its weights, where the
-    channels of its input have this ``mean``: float64 [output channels]. ``error`` has the output channels last for a
-    product of matrices, first for a Conv, as the weights have."""
+    """What a Conv of one group or a group a channel, a Gemm or a MatMul makes on the average of an ``error`` in its
+    weights, where the channels of its input have this ``mean``: float64 [output channels]. ``error`` has the output
+    channels last for a product of matrices, first for a Conv, as the weights have."""
     if not node.is_op("Conv"):
         return np.asarray(mean @ error)
-    taps = error * _coverage(node)
-    return np.asarray(np.tensordot(taps.reshape(*taps.shape[:2], -1).sum(2), mean, (1, 0)))
+    taps = (error * _coverage(node)).reshape(*error.shape[:2], -1).sum(2)
+    return np.asarray(taps[:, 0] * mean if is_depthwise(node) else taps @ mean)
+
+
+def is_depthwise(node: Node) -> bool:
+    """Whether each output channel of a Conv is made of an input channel of its own."""
+    weights, group = node.inputs[1], node.attrs.get("group", 1)
+    return node.is_op("Conv") and group > 1 and weights is not None and weights.type.dims[:2] == (group, 1)
 
 
 def _coverage(node: Node) -> Array:

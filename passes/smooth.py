@@ -18,6 +18,7 @@ from mcpc.pipeline import Pass, PassContext
 from mcpc.ranges import Channels
 from mcpc.rewrite import made_by
 
+from .bias_correction import is_depthwise
 from .integer import PRODUCTS, float_reason, stored_steps, weight_axis
 from .propagate import MOVES
 
@@ -47,8 +48,8 @@ class Predicted:
 
 @dataclass(frozen=True)
 class Smooth(Pass):
-    """Divides the input of products with constant weights, of one group, by a factor a channel, where that is predicted
-    to raise the ratio of signal to the noise of rounding (SQNR) by ``gain`` dB.
+    """Divides the input of products with constant weights, of one group or a group a channel, by a factor a channel,
+    where that is predicted to raise the ratio of signal to the noise of rounding (SQNR) by ``gain`` dB.
 
     What is predicted is the noise of 255 even steps over the tensor's range and of 254 a column of weights, errors and
     channels taken as independent: sums of squares of all that is known, no run. The factors are the best of some. What
@@ -92,7 +93,7 @@ def _groups(graph: Graph) -> dict[Value, list[Node]]:
     """The products that read a tensor's channels, by the tensor."""
     groups: dict[Value, list[Node]] = {}
     for node in graph.nodes:
-        is_whole = node.attrs.get("group", 1) == 1
+        is_whole = node.attrs.get("group", 1) == 1 or is_depthwise(node)
         value = node.inputs[0] if node.is_op(*PRODUCTS) and is_whole and not float_reason(node) else None
         if value is not None and np.isfinite(_weights(node)).all():
             groups.setdefault(value, []).append(node)
@@ -127,21 +128,31 @@ def _weights(node: Node) -> Array:
 
 
 def _matrix(node: Node) -> Array:
-    """Weights as [input channels, places of the window, output channels], float64."""
+    """Weights as [input channels, places of the window, output channels] or, where each output channel has an input
+    channel of its own, as [channels, places], float64."""
     weights, columns = _weights(node), weight_axis(node)
+    if is_depthwise(node):
+        return weights.reshape(len(weights), -1).astype(np.float64)
     turned = np.moveaxis(weights, (1 - columns, columns), (0, -1))
     return turned.reshape(turned.shape[0], -1, turned.shape[-1]).astype(np.float64)
+
+
+def _along_inputs(factors: Array, node: Node) -> Array:
+    """One number an input channel in a shape that broadcasts to the weights."""
+    axis = 0 if is_depthwise(node) else 1 - weight_axis(node)
+    rank = _weights(node).ndim
+    return np.expand_dims(factors, tuple(each for each in range(rank) if each != axis))
 
 
 def _factors(seen: Channels, weights: Sequence[Array], are_stored: bool) -> tuple[Array, float, float]:
     """The best of some factors for the channels, and the SQNR without and with them, in dB."""
     most = np.maximum(np.abs(seen.low), np.abs(seen.high))
-    size = np.sqrt(sum(np.square(each).sum((1, 2)) for each in weights))
+    size = np.sqrt(sum(np.square(each).reshape(len(each), -1).sum(1) for each in weights))
     most, size = (np.maximum(each, max(each.max() / 1e6, 1e-30)) for each in (most, size))
     tried = [np.ones_like(most)]
     for share in _SHARES:
         tried += [_centred(most**share / size ** (1 - share)), _centred(most**share)]
-    signal = sum(float((seen.square[:, None, None] * np.square(each)).sum()) for each in weights)
+    signal = sum(float(seen.square @ np.square(each).reshape(len(each), -1).sum(1)) for each in weights)
     noises = [_noise(seen, weights, factors) for factors in tried]
     noises[0] = _noise(seen, weights, tried[0], are_stored)
     best = int(np.argmin(noises))
@@ -158,14 +169,18 @@ def _centred(factors: Array) -> Array:
 def _noise(seen: Channels, weights: Sequence[Array], factors: Array, are_exact: bool = False) -> float:
     """The variance that rounding gives results, summed over output channels."""
     step = (max(float((seen.high / factors).max()), 0.0) - min(float((seen.low / factors).min()), 0.0)) / 255
-    power = float((seen.square / factors**2).sum())
+    power = seen.square / factors**2
     total = 0.0
     for each in weights:
-        scaled = each * factors[:, None, None]
+        scaled = each * np.expand_dims(factors, tuple(range(1, each.ndim)))
         total += _VARIANCE * step**2 * float(np.square(scaled).sum())
-        if not are_exact:
-            steps = np.abs(scaled).max((0, 1)) / 127
-            total += _VARIANCE * power * each.shape[1] * float(np.square(steps).sum())
+        if are_exact:
+            continue
+        places = each.shape[1]
+        if each.ndim == 2:
+            total += _VARIANCE * places * float(power @ np.square(np.abs(scaled).max(1) / 127))
+        else:
+            total += _VARIANCE * places * float(power.sum() * np.square(np.abs(scaled).max((0, 1)) / 127).sum())
     return total
 
 
@@ -181,7 +196,6 @@ def _scale(graph: Graph, value: Value, nodes: Sequence[Node], factors: Array, ax
         old = node.inputs[1]
         assert old is not None
         if old not in scaled:
-            weights = _weights(node)
-            others = tuple(each for each in range(weights.ndim) if each != 1 - weight_axis(node))
-            scaled[old] = graph.constant(f"{old.name}.smooth", weights * np.expand_dims(factors, others))
+            weights = _weights(node) * _along_inputs(factors, node)
+            scaled[old] = graph.constant(f"{old.name}.smooth", weights)
         graph.set_inputs(node, [smooth, scaled[old], *node.inputs[2:]])

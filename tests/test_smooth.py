@@ -52,6 +52,12 @@ PRODUCTS = {
   %y: float32[1, 16, 6, 6] = Conv(%x, %w) {pads = [1, 1, 1, 1]}
   output %y
 }""",
+    "depthwise": """graph "g" {
+  input %x: float32[1, 8, 6, 6]
+  const %w: float32[8, 1, 3, 3] = random(1)
+  %y: float32[1, 8, 6, 6] = Conv(%x, %w) {pads = [1, 1, 1, 1], group = 8}
+  output %y
+}""",
     "two readers": """graph "g" {
   input %x: float32[64, 8]
   const %w: float32[8, 16] = random(1)
@@ -153,7 +159,7 @@ def test_products_that_would_lose_too_much_stay_floats() -> None:
 # ---- bias correction
 
 
-@pytest.mark.parametrize("name", ["gemm", "conv"])
+@pytest.mark.parametrize("name", ["gemm", "conv", "depthwise"])
 def test_results_are_right_on_the_average(name: str) -> None:
     """With inputs far from 0, which make a bias of what the rounding of weights errs."""
     data = (
