@@ -143,8 +143,14 @@ def test_minimal_filtering_where_only_pairs_are_multiplied(
     graph, inputs, results = network(FILTERED)
     model = to_model(graph).SerializeToString()
     path = mcpc.compile(model, target, tmp_path / "x", passes="fuse, dce", golden=0, zero_point_bias=bias)
-    kernels = [step["kernel"] for step in mcpc.inspect(path)["steps"] if step["kernel"] != "relayout"]
+    document = mcpc.inspect(path)
+    kernels = [step["kernel"] for step in document["steps"] if step["kernel"] != "relayout"]
     filtered = kernels.count("conv winograd 2x2 of integers")
+    weighed = {each["subject"]: each["numbers"] for each in document["decisions"] if each["pass"] == "kernels"}
+    for step in document["steps"]:  # what is stated of a step is what its kernel executes
+        if step["name"] in weighed:
+            stated = weighed[step["name"]]["winograd 2x2 us" if "winograd" in step["kernel"] else "indirect us"]
+            assert step["predicted_us"] == pytest.approx(stated, rel=1e-3)
     assert filtered == (2 if target == "x86-64-v3" and not bias else 0) and len(kernels) == len(FILTERED)
     if find_target(target).variant_here(cpu_has) is not None:
         with mcpc.load(path) as session:

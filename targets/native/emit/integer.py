@@ -111,7 +111,7 @@ def filtered_conv(b: KernelBuilder, shape: str, weights: Array) -> None:
     """A 3x3 convolution by winograd_i8.h."""
     choice = b.choice
     assert choice is not None
-    b.label = f"conv {choice.name} of integers"
+    b.label, b.operations = f"conv {choice.name} of integers", dict(choice.operations)
     b.headers.append("winograd_i8.h")
     b.scratch = FORM.scratch(weights.shape[1], choice.block)
     operands = (_bytes(b), b.constant(FORM.weights(weights), "int16_t"), b.finish(), "args")
