@@ -158,27 +158,28 @@ MCP26_INLINE void byte_core(int64_t rows, int32_t *sums, const byte_left *left, 
     }
 }
 
-#define BYTE_HEIGHTS(X) X(1) X(2) X(4) X(6) X(8) X(12)
-#define BYTE_DEFINE(R)                                                                                               \
+/* Heights that there are cores for, each with the next lower one: whole tiles first. */
+#define BYTE_HEIGHTS(X) X(12, 8) X(8, 6) X(6, 4) X(4, 2) X(2, 1) X(1, 0)
+#define BYTE_DEFINE(R, LOWER)                                                                                               \
     static __attribute__((noinline)) void bytes_##R(int32_t *sums, const byte_left *left, int64_t steps,             \
                                                     const int8_t *b, int64_t panel_stride, int64_t column) {         \
         byte_core(R, sums, left, steps, b, panel_stride, column, 0, NULL);                                            \
     }
-#define BYTE_CALL(R)                                                                              \
-    if (R <= BYTE_TALL && rows <= R) {                                                            \
+#define BYTE_CALL(R, LOWER)                                                                              \
+    if (R <= BYTE_TALL && rows > LOWER) {                                                            \
         bytes_##R(sums, left, steps, b, panel_stride, column);                                    \
         return;                                                                                   \
     }
 BYTE_HEIGHTS(BYTE_DEFINE)
 
 #if BYTE_HAS_PAIRS
-#define BYTE_DEFINE_PAIRS(R)                                                                                         \
+#define BYTE_DEFINE_PAIRS(R, LOWER)                                                                                         \
     static __attribute__((noinline)) void pairs_##R(int32_t *sums, const byte_left *left, int64_t steps,             \
                                                     const int8_t *b, const int32_t *places) {                        \
         byte_core(R, sums, left, steps, b, 0, 0, 1, places);                                                         \
     }
-#define BYTE_CALL_PAIRS(R)                         \
-    if (R <= BYTE_TALL && rows <= R) {             \
+#define BYTE_CALL_PAIRS(R, LOWER)                         \
+    if (R <= BYTE_TALL && rows > LOWER) {             \
         pairs_##R(sums, left, steps, b, places);   \
         return;                                    \
     }

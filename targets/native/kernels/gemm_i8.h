@@ -194,7 +194,8 @@ typedef void (*byte_source)(const void *left, byte_rows a, int64_t K, int64_t m,
 /* Eight columns of a tile's sums, of which `lanes` exist: it is a literal where it is 8. */
 MCP26_INLINE void byte_finish_rows(const int32_t *sums, v8u correction, byte_finish finish, const void *const *args,
                                    int64_t m, int64_t rows, int64_t n, int64_t lanes) {
-    MCP26_ROLL for (int64_t i = 0; i < rows; i++, sums += BYTE_WIDTH * BYTE_PARTS) {
+#pragma clang loop unroll_count(4)
+    for (int64_t i = 0; i < rows; i++, sums += BYTE_WIDTH * BYTE_PARTS) {
         v8u sum = (v8u)v8i_load_all(sums);
         if (BYTE_PARTS == 2) {
             v8u other = (v8u)v8i_load_all(sums + 8);
