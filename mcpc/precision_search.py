@@ -1,7 +1,8 @@
 """``precision="auto"``: which layers compute in integers.
 
 First by speed: a layer stays float where its integers are predicted to take longer than its floats, conversions at its
-borders included; these change with what its neighbours are, so it is asked again until nothing changes. Layers that
+borders included; these change with what its neighbours are, so it is asked again until nothing changes, and the
+fastest of the networks that were asked about is taken. Layers that
 follow one another fall back together where the network is faster so, as where floats are fused. Then by error:
 where the outputs move further than the budget allows, the layers are ordered by how far each moves them alone
 (sensitivity analysis: Wu, Judd, Zhang, Isaev and Micikevicius, "Integer Quantization for Deep Learning Inference",
@@ -78,12 +79,16 @@ def _fastest(
     """``integers``, some of ``layers``, without those that do not pay, as long as others remain that may; none where
     all do not."""
     times, found = network.predict(integers), dict(reasons)
+    best = (times.total, integers, times, found)
     while slower := {name for name in integers if times.layers[name] >= network.floats.layers[name]}:
         for name in slower:
             mine, floats = duration(times.layers[name]), duration(network.floats.layers[name])
-            found[name] = f"int8 is predicted to take {mine}, floats {floats}{condition}"
+            found = {**found, name: f"int8 is predicted to take {mine}, floats {floats}{condition}"}
         integers -= slower
         times, condition = network.predict(integers), " beside layers that stay floats"
+        if times.total < best[0]:
+            best = (times.total, integers, times, found)
+    _, integers, times, found = best  # a layer that is slower may save more conversions than it costs
     runs = _runs(layers, integers)
     runs.sort(key=lambda run: sum(network.floats.layers[each] - times.layers[each] for each in run))
     in_vain = 0
@@ -99,6 +104,10 @@ def _fastest(
             reason = f"the network is predicted to take {mine} with int8 in {len(run)} layers here, {others} without"
             found |= dict.fromkeys(run, reason)
             integers, times = integers - set(run), without
+    if integers and times.total >= network.floats.total:
+        mine, floats = duration(times.total), duration(network.floats.total)
+        reason = f"with int8 the network is predicted to take {mine}, {floats} without"
+        return Choice(frozenset(), {**found, **dict.fromkeys(integers, reason)})
     return Choice(integers, found)
 
 

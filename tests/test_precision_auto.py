@@ -384,6 +384,32 @@ def test_layers_fall_back_together_where_floats_are_fused() -> None:
     assert reasons["l003"] == reasons["l004"] and "with int8 in 2 layers here" in reasons["l003"]
 
 
+def test_a_slower_layer_that_saves_conversions_is_an_integer() -> None:
+    imagined = Imagined([0.0] * 3, [1.0, 2.5, 1.0], [2.0] * 3)
+    times = imagined.times
+
+    def with_conversions(integers: frozenset[str]) -> Times:
+        """One unit at each border between the layers."""
+        kinds = [name in integers for name in imagined.names]
+        return replace(times(integers), total=times(integers).total + (kinds[0] != kinds[1]) + (kinds[1] != kinds[2]))
+
+    imagined.times = with_conversions  # type: ignore[method-assign]
+    assert imagined.choose(Budget(max_drop=1.0)) == (set(imagined.names), {})
+
+
+def test_many_runs_that_lose_only_together_stay_float() -> None:
+    """More runs than are looked at one by one, each of which seems to gain."""
+    imagined = Imagined([0.0] * 99, [1.0, 1.0, 3.0] * 33, [2.0] * 99)
+    times = imagined.times
+
+    def with_conversions(integers: frozenset[str]) -> Times:
+        return replace(times(integers), total=times(integers).total + 1000.0 * bool(integers))
+
+    imagined.times = with_conversions  # type: ignore[method-assign]
+    integers, reasons = imagined.choose(Budget(max_drop=1.0))
+    assert not integers and "with int8 the network is predicted" in reasons["l000"]
+
+
 def test_layers_that_gain_less_than_the_network_loses_stay_float() -> None:
     imagined = Imagined([0.0], [1.0], [2.0])
     times = imagined.times
