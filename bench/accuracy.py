@@ -5,9 +5,9 @@
 
 Tasks and goals are in accuracy_tasks.py, runners in accuracy_runners.py. All get the same samples: some for
 calibration, others for evaluation, of which nobody but the measures knows what is true. ONNX Runtime quantises all
-operators that it can, or just products. "--smooth" scales channels first, and takes the task's own method. "exact" is a
-quantised network as it is written, without optimisations; with them processors that have no VNNI add pairs of products
-with saturation, for which it advises weights of 7 bits.
+operators that it can, or just products. "--smooth" scales channels first; its method and float layers are the task's.
+"exact" is a quantised network as it is written, without optimisations; with them processors that have no VNNI add pairs
+of products with saturation, for which it advises weights of 7 bits.
 """
 
 from __future__ import annotations

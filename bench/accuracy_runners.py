@@ -165,7 +165,9 @@ RUNNERS: dict[str, Callable[[Work], Network]] = {
     REFERENCE: lambda work: _exact(work.task.model),
     "mcpc fp32": lambda work: _compiled(work, work.task.model, "fp32"),
     "mcpc int8": lambda work: _int8(work, "int8", work.method),
-    "mcpc int8 --smooth": lambda work: _int8(work, "smooth", work.task.method, smooth=True),
+    "mcpc int8 --smooth": lambda work: _int8(
+        work, "smooth", work.task.method, smooth=True, layer_precisions=dict.fromkeys(work.task.floats, "fp32")
+    ),
     "onnxruntime int8, exact": lambda work: _exact(quantized(work, "all")),
     "onnxruntime int8": lambda work: _optimized(quantized(work, "all")),
     "onnxruntime int8, 7-bit weights": lambda work: _optimized(quantized(work, "7bit", reduce_range=True)),
