@@ -176,9 +176,11 @@ class _Steps:
         return build
 
     def _add(self, node: Node, inputs: list[Value | None]) -> Value:
-        """The output of ``node`` with other inputs, which are in other steps."""
+        """The output of ``node`` with other inputs, which are in other steps. What was read by nobody else passes its
+        name on; a DequantizeLinear may stay, and names are unique."""
         output = Value(self.graph.fresh(f"{node.output.name}.steps"), TensorType(DType.float32, None))
-        new = Node(node.op, inputs, [output], node.attrs, node.name)
+        name = output.name if node.is_op("DequantizeLinear") else node.name
+        new = Node(node.op, inputs, [output], node.attrs, name)
         ops.infer_node(new, ops.InferContext())
         self.graph.insert_before(self.anchor, [new])
         return output

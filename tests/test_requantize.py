@@ -9,9 +9,12 @@ import numpy as np
 import pytest
 
 import mcpc
+from mcpc import plugins
 from mcpc.golden import Golden
 from mcpc.ir_text import parse_graph
 from mcpc.onnx_writer import to_model
+from mcpc.pipeline import PassContext, parse_pipeline, run_pipeline
+from mcpc.reference import open_session
 
 from .conftest import DeviceRun
 
@@ -100,6 +103,15 @@ def test_steps_are_those_of_float64(tmp_path: Path, seed: int) -> None:
         results = session.run(None, {"x": block.x})
     assert block.check(*results) <= 2  # of 9,600
     assert all(len(np.unique(each)) > 30 for each in results)
+
+
+def test_nodes_keep_names_of_their_own() -> None:
+    """ONNX Runtime takes no others: the DequantizeLinear of ``x`` is read by two products, which want it apart."""
+    text = Block(3).text().replace("DequantizeLinear(%x, %sx, %zx)", 'DequantizeLinear(%x, %sx, %zx) "shared"')
+    graph = run_pipeline(parse_graph(text), parse_pipeline("requantize", plugins.passes()), PassContext())
+    names = [node.name for node in graph.nodes if node.name]
+    assert len(names) == len(set(names))
+    open_session(to_model(graph).SerializeToString())
 
 
 def test_nothing_is_divided(tmp_path: Path) -> None:
