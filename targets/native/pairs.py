@@ -11,14 +11,21 @@ Array = np.ndarray[Any, Any]
 #: The orders in which a tile holds each four of its columns: all ways to make two pairs of them.
 ORDERS = ((0, 1, 2, 3), (0, 2, 1, 3), (0, 3, 1, 2))
 
+#: Columns that share a list of steps, BYTE_WIDTH of gemm_i8.h: the fewer, the more often all of them fit.
+COLUMNS = 8
+
 #: Two products of a byte without sign and weights of one sign fit into 16 bits where these add up to no more.
 MOST = 128
 
 
 def in_steps(packed: Array) -> tuple[Array, Array, Array]:
-    """What stands for int8 weights [panels, K / 4, columns, 4]: int8 steps [steps, columns, 4] none of which can
-    saturate, int32 ``starts`` [panels + 1] of the panels, and int32 ``places`` [steps]."""
-    panels, groups = packed.shape[:2]
+    """What stands for int8 weights [panels, K / 4, columns, 4]: int8 steps [steps, COLUMNS, 4] none of which can
+    saturate, int32 ``starts`` of the lists, one more than there are, and int32 ``places`` [steps]. The columns of a
+    panel, a multiple of COLUMNS, are in as many lists one behind the other."""
+    panels, groups, columns = packed.shape[:3]
+    split = packed.reshape(panels, groups, columns // COLUMNS, COLUMNS, 4).swapaxes(1, 2)
+    panels *= columns // COLUMNS
+    packed = split.reshape(panels, groups, COLUMNS, 4)
     order = np.full((panels, groups), -1)
     for index in reversed(range(len(ORDERS))):
         order[_fits(packed[..., ORDERS[index]])] = index

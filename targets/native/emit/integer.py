@@ -220,9 +220,15 @@ def _integer_bias(b: KernelBuilder) -> tuple[Node | None, Array | None]:
     return (first, data) if is_column else (None, None)
 
 
+#: As in gemm_i8.h: the most tiles of a block and what they may take, and the bytes of a tile of four columns where
+#: they are largest, on AVX2.
+BLOCK, BLOCK_BYTES, TILE_BYTES = 8, 512 << 10, 144
+
+
 def gemm_scratch(depth: int) -> int:
-    """GEMM_I8_SCRATCH of gemm_i8.h: bytes of a worker's scratch."""
-    return 96 * -(-depth // 4) + (48 << 10) + depth + 16
+    """Bytes of a worker's scratch for gemm_i8.h, whatever the processor: a block of tiles and a row of zeros."""
+    tile = TILE_BYTES * -(-depth // 4)
+    return min(BLOCK * tile, max(BLOCK_BYTES, tile)) + depth + 16
 
 
 def _batch(b: KernelBuilder, left_rank: int, right_rank: int) -> Dim:

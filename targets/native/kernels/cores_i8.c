@@ -36,6 +36,14 @@ typedef int8_t plain_bytes __attribute__((vector_size(32)));
 enum { VECTOR_SUMS = 8 };
 #endif
 enum { VECTORS = BYTE_WIDTH * BYTE_PARTS / VECTOR_SUMS };
+enum { BYTE_PANELS = BYTE_WIDTH > MCP26_NR ? BYTE_WIDTH / MCP26_NR : 1 }; /* across a tile */
+
+/* Whether weights are fetched ahead: others foresee them, and issue few instructions beside products. */
+#if defined(__x86_64__)
+enum { BYTE_FETCHES = 1 };
+#else
+enum { BYTE_FETCHES = 0 };
+#endif
 
 #define BYTE_READ(type, p)                        \
     ({                                            \
@@ -60,15 +68,14 @@ typedef int64_t byte_fours __attribute__((ext_vector_type(VECTOR_SUMS / 2)));
 #define BYTE_ROW(group, i) ((word_pairs)(byte_fours)BYTE_READ(int64_t, group + 4 * (i)))
 #define BYTE_LOAD(j)                                                                                               \
     __builtin_convertvector(                                                                                       \
-        BYTE_READ(byte_half, b + (g * MCP26_NR + column) * 4 + (j) * 2 * VECTOR_SUMS) ^ BYTE_BIAS, word_pairs)
+        BYTE_READ(byte_half, b + g * MCP26_NR * 4 + (j) * 2 * VECTOR_SUMS) ^ BYTE_BIAS, word_pairs)
 MCP26_INLINE byte_sums byte_dot(byte_sums sums, byte_row row, byte_columns w) {
     return (byte_sums)((plain_sums)sums + (plain_sums)__builtin_ia32_pmaddwd512((plain_words)row, (plain_words)w));
 }
 #elif defined(__AVX2__)
 typedef byte_sums byte_row, byte_columns;
 #define BYTE_ROW(group, i) ((byte_sums)BYTE_READ(int32_t, group + 4 * (i)))
-#define BYTE_LOAD(j) \
-    (BYTE_READ(byte_sums, b + (g * MCP26_NR + 8 * (j)) * 4) ^ (int32_t)(MCP26_WEIGHT_BIAS * 0x01010101u))
+#define BYTE_LOAD(j) (BYTE_READ(byte_sums, b + g * step) ^ (int32_t)(MCP26_WEIGHT_BIAS * 0x01010101u))
 MCP26_INLINE byte_sums byte_dot(byte_sums sums, byte_row row, byte_columns w) {
     plain_words pairs = __builtin_ia32_pmaddubsw256((plain_bytes)row, (plain_bytes)w), ones = (plain_words){0} + 1;
     return (byte_sums)((plain_sums)sums + (plain_sums)__builtin_ia32_pmaddwd256(pairs, ones));
@@ -111,7 +118,7 @@ MCP26_INLINE byte_columns byte_spread(const int8_t *p) {
     w ^= BYTE_BIAS;
     return (byte_columns){{BYTE_COLUMN(w, 0), BYTE_COLUMN(w, 1), BYTE_COLUMN(w, 2), BYTE_COLUMN(w, 3)}};
 }
-#define BYTE_LOAD(j) byte_spread(b + (g * MCP26_NR + column) * 4)
+#define BYTE_LOAD(j) byte_spread(b + g * MCP26_NR * 4)
 MCP26_INLINE byte_sums byte_dot(byte_sums sums, byte_row row, byte_columns w) {
     MCP26_UNROLL for (int64_t k = 0; k < 4; k++) {
         v8s left = row[k];
@@ -130,13 +137,17 @@ typedef const byte_left *byte_group;
 enum { BYTE_FIRST = 0x00ff00ff, BYTE_SECOND = ~BYTE_FIRST };
 
 MCP26_INLINE void byte_core(int64_t rows, int32_t *sums, const byte_left *left, int64_t steps, const int8_t *b,
-                            int64_t panel_stride, int64_t column, int64_t is_listed, const int32_t *places) {
+                            int64_t panel_stride, int64_t is_listed, const int32_t *places, const int8_t *ahead) {
     byte_sums acc[BYTE_TALL * BYTE_VECTORS];
-    (void)panel_stride, (void)column, (void)places;
+    int64_t step = 4 * (is_listed ? BYTE_WIDTH : MCP26_NR);
+    (void)panel_stride, (void)places, (void)ahead;
     MCP26_UNROLL for (int64_t i = 0; i < rows * VECTORS; i++) acc[i] = 0;
 #pragma clang loop unroll_count(BYTE_UNROLL)
     for (int64_t g = 0; g < steps; g++) {
         byte_group group = BYTE_GROUP(left + (is_listed ? places[g] : g) * 4 * BYTE_TALL);
+        for (int64_t p = 0; BYTE_FETCHES && p < BYTE_PANELS; p++) {
+            __builtin_prefetch(ahead + p * panel_stride + g * step, 0, 2);
+        }
         byte_columns w[BYTE_VECTORS];
         MCP26_UNROLL for (int64_t j = 0; j < VECTORS; j++) w[j] = BYTE_LOAD(j);
         MCP26_UNROLL for (int64_t i = 0; i < rows; i++) {
@@ -160,28 +171,28 @@ MCP26_INLINE void byte_core(int64_t rows, int32_t *sums, const byte_left *left, 
 
 /* Heights that there are cores for, each with the next lower one: whole tiles first. */
 #define BYTE_HEIGHTS(X) X(12, 8) X(8, 6) X(6, 4) X(4, 2) X(2, 1) X(1, 0)
-#define BYTE_DEFINE(R, LOWER)                                                                                               \
-    static __attribute__((noinline)) void bytes_##R(int32_t *sums, const byte_left *left, int64_t steps,             \
-                                                    const int8_t *b, int64_t panel_stride, int64_t column) {         \
-        byte_core(R, sums, left, steps, b, panel_stride, column, 0, NULL);                                            \
+#define BYTE_DEFINE(R, LOWER)                                                                                 \
+    static __attribute__((noinline)) void bytes_##R(int32_t *sums, const byte_left *left, int64_t steps,      \
+                                                    const int8_t *b, int64_t panel_stride, const int8_t *ahead) { \
+        byte_core(R, sums, left, steps, b, panel_stride, 0, NULL, ahead);                                     \
     }
-#define BYTE_CALL(R, LOWER)                                                                              \
-    if (R <= BYTE_TALL && rows > LOWER) {                                                            \
-        bytes_##R(sums, left, steps, b, panel_stride, column);                                    \
-        return;                                                                                   \
+#define BYTE_CALL(R, LOWER)                                         \
+    if (R <= BYTE_TALL && rows > LOWER) {                           \
+        bytes_##R(sums, left, steps, b, panel_stride, ahead);       \
+        return;                                                     \
     }
 BYTE_HEIGHTS(BYTE_DEFINE)
 
 #if BYTE_HAS_PAIRS
-#define BYTE_DEFINE_PAIRS(R, LOWER)                                                                                         \
-    static __attribute__((noinline)) void pairs_##R(int32_t *sums, const byte_left *left, int64_t steps,             \
-                                                    const int8_t *b, const int32_t *places) {                        \
-        byte_core(R, sums, left, steps, b, 0, 0, 1, places);                                                         \
+#define BYTE_DEFINE_PAIRS(R, LOWER)                                                                           \
+    static __attribute__((noinline)) void pairs_##R(int32_t *sums, const byte_left *left, int64_t steps,      \
+                                                    const int8_t *b, const int32_t *places, const int8_t *ahead) { \
+        byte_core(R, sums, left, steps, b, 0, 1, places, ahead);                                              \
     }
-#define BYTE_CALL_PAIRS(R, LOWER)                         \
-    if (R <= BYTE_TALL && rows > LOWER) {             \
-        pairs_##R(sums, left, steps, b, places);   \
-        return;                                    \
+#define BYTE_CALL_PAIRS(R, LOWER)                        \
+    if (R <= BYTE_TALL && rows > LOWER) {                \
+        pairs_##R(sums, left, steps, b, places, ahead);  \
+        return;                                          \
     }
 BYTE_HEIGHTS(BYTE_DEFINE_PAIRS)
 #define BYTE_PAIRS            \
@@ -193,7 +204,7 @@ BYTE_HEIGHTS(BYTE_DEFINE_PAIRS)
 #endif
 
 void mcp26_bytes(int64_t rows, int32_t *sums, const byte_left *left, int64_t steps, const int8_t *b,
-                 int64_t panel_stride, int64_t column, const int32_t *places) {
+                 int64_t panel_stride, const int32_t *places, const int8_t *ahead) {
     BYTE_PAIRS
     BYTE_HEIGHTS(BYTE_CALL)
 }

@@ -10,10 +10,11 @@
  * point add to a sum is a multiple of the sum of the weights of its column.
  *
  * PAIRS (AVX2): pmaddubsw adds two products in 16 bits, and saturates where both weights have one sign and more than
- * 128 together. So panel p is a list of steps starts[p] ... starts[p + 1], packed[step][MCP26_NR][4], in which no pair
- * can: each is a group of four rows in the order in which that holds for all columns, of BYTE_ORDERS, which the tile
- * holds one behind the other; or, where it holds in none, every other weight with zeros between them. Without lists every other weight is multiplied at a time. places[step] is
- * the order times ceil(K / 4) plus k4. Steps of zeros are left out.
+ * 128 together. So every BYTE_WIDTH columns, numbered c, have a list of steps starts[c] ... starts[c + 1],
+ * packed[step][BYTE_WIDTH][4], in which no pair can: each is a group of four rows in the order in which that holds for
+ * all columns, of BYTE_ORDERS, which the tile holds one behind the other; or, where it holds in none, every other
+ * weight with zeros between them. Without lists every other weight is multiplied at a time. places[step] is the order times
+ * ceil(K / 4) plus k4. Steps of zeros are left out.
  *
  * UNITS: blocks of row tiles x column groups.
  */
@@ -32,23 +33,29 @@
 /* BYTE_TALL: rows of a tile. BYTE_WIDTH: columns of a tile. BYTE_PARTS: sums of a column that are still to be added. */
 #if defined(__AVX512VNNI__)
 typedef uint8_t byte_left;
-enum { BYTE_TALL = 12, BYTE_WIDTH = 2 * MCP26_NR, BYTE_PARTS = 1, BYTE_IS_WIDE = 0, BYTE_IS_SIGNED = 0, BYTE_ORDERS = 1 };
+enum { BYTE_TALL = 12, BYTE_WIDTH = 2 * MCP26_NR, BYTE_PARTS = 1 };
+enum { BYTE_IS_WIDE = 0, BYTE_IS_SIGNED = 0, BYTE_ORDERS = 1 };
 #elif defined(__AVX512BW__)
 typedef int16_t byte_left;
-enum { BYTE_TALL = 12, BYTE_WIDTH = MCP26_NR, BYTE_PARTS = 2, BYTE_IS_WIDE = 1, BYTE_IS_SIGNED = 1, BYTE_ORDERS = 1 };
+enum { BYTE_TALL = 12, BYTE_WIDTH = MCP26_NR, BYTE_PARTS = 2 };
+enum { BYTE_IS_WIDE = 1, BYTE_IS_SIGNED = 1, BYTE_ORDERS = 1 };
 #elif defined(__AVX2__)
 typedef uint8_t byte_left;
-enum { BYTE_TALL = 6, BYTE_WIDTH = MCP26_NR, BYTE_PARTS = 1, BYTE_IS_WIDE = 0, BYTE_IS_SIGNED = 0, BYTE_ORDERS = 3 };
+enum { BYTE_TALL = 12, BYTE_WIDTH = 8, BYTE_PARTS = 1 }; /* few columns, more of which fit an order */
+enum { BYTE_IS_WIDE = 0, BYTE_IS_SIGNED = 0, BYTE_ORDERS = 3 };
 #elif defined(__ARM_FEATURE_DOTPROD)
 typedef int8_t byte_left;
-enum { BYTE_TALL = 12, BYTE_WIDTH = MCP26_NR, BYTE_PARTS = 1, BYTE_IS_WIDE = 0, BYTE_IS_SIGNED = 1, BYTE_ORDERS = 1 };
+enum { BYTE_TALL = 12, BYTE_WIDTH = MCP26_NR, BYTE_PARTS = 1 };
+enum { BYTE_IS_WIDE = 0, BYTE_IS_SIGNED = 1, BYTE_ORDERS = 1 };
 #else
 typedef int16_t byte_left;
-enum { BYTE_TALL = 8, BYTE_WIDTH = 8, BYTE_PARTS = 1, BYTE_IS_WIDE = 1, BYTE_IS_SIGNED = 1, BYTE_ORDERS = 1 };
+enum { BYTE_TALL = 8, BYTE_WIDTH = 8, BYTE_PARTS = 1 };
+enum { BYTE_IS_WIDE = 1, BYTE_IS_SIGNED = 1, BYTE_ORDERS = 1 };
 #endif
 
-/* BYTE_BLOCK: the most tiles of a block. BYTE_BLOCK_BYTES: what they may take of the first caches. */
-enum { BYTE_SUMS = BYTE_TALL * BYTE_WIDTH * BYTE_PARTS, BYTE_UNITS = 8, BYTE_BLOCK = 8, BYTE_BLOCK_BYTES = 48 << 10 };
+/* BYTE_BLOCK: the most tiles of a block. BYTE_BLOCK_BYTES: what they may take, though it is one tile at least. Weights
+ * come from far away once a block, tiles as they are met from the second cache, or the third. */
+enum { BYTE_SUMS = BYTE_TALL * BYTE_WIDTH * BYTE_PARTS, BYTE_UNITS = 8, BYTE_BLOCK = 8, BYTE_BLOCK_BYTES = 512 << 10 };
 
 /* Activations: `zero` is what stands for 0. */
 typedef struct {
@@ -68,16 +75,16 @@ typedef struct {
 typedef void (*byte_finish)(v8i sum, const void *const *args, int64_t m, int64_t n, int64_t lanes);
 
 /* sums[i][j][part] of `rows` rows, rounded up to a height that there is a core for, and one tile's columns. `left` is a
- * packed tile, `b` the `steps` of the panel of its first column, `column` that column's place in the panel; a second
- * panel is `panel_stride` bytes further on. `places`: of the steps, where there are PAIRS. */
+ * packed tile, `b` the `steps` of its columns; a second panel is `panel_stride` bytes further on. `places`: of the
+ * steps, where there are PAIRS. As many steps at `ahead`, which need not exist, go to the second cache. */
 __attribute__((visibility("hidden"))) void mcp26_bytes(int64_t rows, int32_t *sums, const byte_left *left,
                                                        int64_t steps, const int8_t *b, int64_t panel_stride,
-                                                       int64_t column, const int32_t *places);
+                                                       const int32_t *places, const int8_t *ahead);
 
 /* Elements of a packed tile. */
 MCP26_INLINE int64_t byte_tile_size(int64_t K) { return BYTE_ORDERS * BYTE_TALL * 4 * mcp26_ceil_div(K, 4); }
 
-/* Tiles of a block: weights that the first cache holds meet all of them. */
+/* Tiles of a block, which lie in a worker's scratch, and as many zeros behind them as a row may lack. */
 MCP26_INLINE int64_t byte_block(int64_t K) {
     int64_t tile = mcp26_max(1, byte_tile_size(K) * (int64_t)sizeof(byte_left));
     return mcp26_max(1, mcp26_min(BYTE_BLOCK, BYTE_BLOCK_BYTES / tile));
@@ -96,9 +103,6 @@ MCP26_INLINE int64_t gemm_i8_groups(int64_t M, int64_t N, int64_t K) {
 MCP26_INLINE int64_t gemm_i8_units(int64_t M, int64_t N, int64_t K) {
     return gemm_i8_blocks(M, K) * gemm_i8_groups(M, N, K);
 }
-
-/* Bytes of scratch of a worker that serve every processor: a block, and a row of zeros. */
-#define GEMM_I8_SCRATCH(K) (96 * (((K) + 3) / 4) + (48 << 10) + (K) + 16)
 
 /* What a processor multiplies for a stored byte. */
 MCP26_INLINE byte_left byte_factor_of(byte_rows a, uint8_t stored) {
@@ -206,6 +210,12 @@ MCP26_INLINE void byte_finish_rows(const int32_t *sums, v8u correction, byte_fin
     }
 }
 
+/* The weights of columns n ... n+BYTE_WIDTH-1. */
+MCP26_INLINE const int8_t *byte_strip(byte_weights w, int64_t n, int64_t panel_stride) {
+    if (w.starts) return w.packed + w.starts[n / BYTE_WIDTH] * BYTE_WIDTH * 4;
+    return w.packed + n / MCP26_NR * panel_stride + n % MCP26_NR * 4;
+}
+
 /* finish((a - zero) x W), for which the first column is column `column0`; `zeros`: how many zero points the source
  * wants. */
 MCP26_INLINE void byte_units_run(int64_t M, int64_t N, int64_t K, byte_rows a, byte_source source, const void *rows_of,
@@ -219,21 +229,22 @@ MCP26_INLINE void byte_units_run(int64_t M, int64_t N, int64_t K, byte_rows a, b
     uint8_t *nothing = (uint8_t *)(left + byte_block(K) * byte_tile_size(K));
     for (int64_t i = 0; i < zeros; i++) nothing[i] = (uint8_t)a.zero;
     for (int64_t u = begin; u < end; u++) {
-        int64_t top = u / parts * tall, bottom = mcp26_min(M, top + tall);
+        int64_t top = u / parts * tall, bottom = mcp26_min(M, top + tall), is_packed = u > begin && u % parts;
         int64_t from = u % parts * strips / parts, to = (u % parts + 1) * strips / parts;
-        for (int64_t m = top; m < bottom; m += BYTE_TALL) {
+        for (int64_t m = top; m < bottom && !is_packed; m += BYTE_TALL) {
             byte_left *tile = left + (m - top) / BYTE_TALL * byte_tile_size(K);
             source(rows_of, a, K, m, mcp26_min(BYTE_TALL, bottom - m), tile, nothing);
         }
         for (int64_t n = from * BYTE_WIDTH; n < mcp26_min(N, to * BYTE_WIDTH); n += BYTE_WIDTH) {
             int64_t next = n + MCP26_NR < N ? panel_stride : 0; /* the last panel stands in for one that is not there */
-            int64_t first = w.starts ? w.starts[n / MCP26_NR] : n / MCP26_NR * groups;
-            int64_t steps = w.starts ? w.starts[n / MCP26_NR + 1] - first : groups;
+            int64_t first = w.starts ? w.starts[n / BYTE_WIDTH] : 0;
+            int64_t steps = w.starts ? w.starts[n / BYTE_WIDTH + 1] - first : groups;
+            const int8_t *b = byte_strip(w, n, panel_stride), *ahead = byte_strip(w, n + BYTE_WIDTH, panel_stride);
             for (int64_t m = top; m < bottom; m += BYTE_TALL) {
                 int32_t sums[BYTE_SUMS] __attribute__((aligned(64)));
                 int64_t rows = mcp26_min(BYTE_TALL, bottom - m);
-                mcp26_bytes(rows, sums, left + (m - top) / BYTE_TALL * byte_tile_size(K), steps,
-                            w.packed + first * MCP26_NR * 4, next, n % MCP26_NR, w.places ? w.places + first : NULL);
+                mcp26_bytes(rows, sums, left + (m - top) / BYTE_TALL * byte_tile_size(K), steps, b, next,
+                            w.places ? w.places + first : NULL, m == top ? ahead : b);
                 for (int64_t j = 0; j < BYTE_WIDTH && n + j < N; j += 8) {
                     v8u correction = (v8u)v8i_splat(excess) * (v8u)v8i_load_all(w.column_sums + n + j);
                     if (w.bias) correction -= (v8u)v8i_load_all(w.bias + n + j);
@@ -323,7 +334,7 @@ MCP26_INLINE void conv_bytes(conv_shape s, byte_rows x, byte_weights w, byte_fin
         byte_rows of = {(const uint8_t *)x.data + g * depth, x.is_signed, x.zero};
         byte_weights own = {w.starts ? w.packed : w.packed + g * K * wide, w.column_sums + g * wide,
                             w.bias ? w.bias + g * wide : NULL,
-                            w.starts ? w.starts + g * panels : NULL, w.places};
+                            w.starts ? w.starts + g * wide / BYTE_WIDTH : NULL, w.places};
         byte_units_run(s.batch * s.out_h * s.out_w, N, K, of, conv_bytes_source, &s, depth, own, finish, args, g * N,
                        scratch, mcp26_max(0, begin - g * units), mcp26_min(units, end - g * units));
     }
