@@ -13,8 +13,8 @@
  * 128 together. So every BYTE_WIDTH columns, numbered c, have a list of steps starts[c] ... starts[c + 1],
  * packed[step][BYTE_WIDTH][4], in which no pair can: each is a group of four rows in the order in which that holds for
  * all columns, of BYTE_ORDERS, which the tile holds one behind the other; or, where it holds in none, every other
- * weight with zeros between them. Without lists every other weight is multiplied at a time. places[step] is the order times
- * ceil(K / 4) plus k4. Steps of zeros are left out.
+ * weight with zeros between them. Without lists every other weight is multiplied at a time. places[step] is the order
+ * times ceil(K / 4) plus k4. Steps of zeros are left out.
  *
  * UNITS: blocks of row tiles x column groups.
  */
