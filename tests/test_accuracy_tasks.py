@@ -15,7 +15,7 @@ import onnx
 import pytest
 from accuracy_runners import REFERENCE, RUNNERS, Network, reference
 from accuracy_scores import Measure
-from accuracy_tasks import PLANS, Feeds, Task
+from accuracy_tasks import CHOSEN_BY, PLANS, Feeds, Task
 
 from mcpc.errors import McpcError
 from mcpc.models.tasks import notes, ocr
@@ -204,10 +204,11 @@ def test_runners_are_scored_and_those_that_fail_are_named(monkeypatch: pytest.Mo
     counts = {runner: (each["integer"], each["all"]) for runner, each in task["products"].items()}
     assert counts == {REFERENCE: (0, 3), "forgets": (1, 3), "onnxruntime int8, exact": (3, 3)}
     document = {
-        "command": "c", "machine": {"processor": "p"}, "versions": {"onnxruntime": "1"}, "tasks": {"digits": task},
-        "runners": [REFERENCE, *runners],
+        "command": "c", "seed": 3, "machine": {"processor": "p"}, "versions": {"onnxruntime": "1"},
+        "tasks": {"digits": task}, "runners": [REFERENCE, *runners],
     }  # fmt: skip
     text = accuracy.markdown(document)
     [row] = [line for line in text.splitlines() if line.startswith("| digits") and "| right |" in line]
     assert row.count("✗") == 1 and "| – |" in row and row.split(" | ")[3] == "drop ≤ 0.2"
     assert "Without fails (digits): no such thing" in text
+    assert "of seed 3; " in text and f"of seed {CHOSEN_BY}." in text
