@@ -169,7 +169,11 @@ def _fitting(value: Value, feeds: Mapping[str, Array], place: str) -> Array:
     )
     if not fits:
         shape, expected = "x".join(map(str, array.shape)), "x".join(map(str, dims))
-        raise CalibrationError("E400", f"{place}: {value.name!r} is {shape}, not {expected}")
+        raise CalibrationError(
+            "E400", f"{place}: {value.name!r} is {shape or 'a scalar'}, not {expected or 'a scalar'}"
+        )
+    with np.errstate(over="ignore"):  # what the input's type cannot hold becomes infinite, and is told
+        array = np.ascontiguousarray(array, wanted).reshape(array.shape)
     if array.dtype.kind == "f" and not np.isfinite(array).all():
         raise CalibrationError("E400", f"{place}: {value.name!r} holds numbers that are not finite")
-    return np.ascontiguousarray(array, wanted)
+    return array

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -49,8 +49,8 @@ class Budget:
         return self.max_drop is not None or self.min_sqnr is not None
 
     def or_default(self) -> Budget:
-        """This one, or where it asks for nothing :data:`DEFAULT_DROP`."""
-        return self if self.is_given else Budget(DEFAULT_DROP)
+        """This one, or where it asks for nothing :data:`DEFAULT_DROP` by its metric."""
+        return self if self.is_given else replace(self, max_drop=DEFAULT_DROP)
 
     def allows(self, outcome: Outcome) -> bool:
         return (self.max_drop is None or outcome.drop(self.drop_metric) <= self.max_drop) and (

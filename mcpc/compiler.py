@@ -49,7 +49,7 @@ def compile(
     progress: Callable[[str, int, int], None] | None = None,
     finish: Sequence[Pass] = (),
     calib_data: Any = None,
-    calib_method: str = "minmax",
+    calib_method: str | None = None,
     smooth: bool = False,
     calib_table: Path | str | RangeTable | None = None,
     zero_point_bias: int | None = None,
@@ -73,10 +73,10 @@ def compile(
     * ``weights``: "int8" or "int4" stores the weights of MatMul and Gemm that stay products of floats in so many bits
       (passes/quantize_weights.py), with a scale for every ``block_size`` that are summed (None: 128; 0: a scale a
       column); the self-test is of the network with these weights.
-    * ``calib_data`` (calib/samples.py) give int8 the ranges of tensors by ``calib_method`` (calib/observers.py).
-      ``calib_table``: the file that these go to, or come from where there are no data. ``smooth``: channels of wide and
-      of narrow range are scaled against their weights first, and layers of which rounding is predicted to leave less
-      than 30 dB stay floats (passes/smooth.py); takes a second calibration run.
+    * ``calib_data`` (calib/samples.py) give int8 the ranges of tensors by ``calib_method`` (calib/observers.py;
+      None: minmax). ``calib_table``: the file that these go to, or come from where there are no data. ``smooth``:
+      channels of wide and of narrow range are scaled against their weights first, and layers of which rounding is
+      predicted to leave less than 30 dB stay floats (passes/smooth.py); takes a second calibration run.
     * "auto" is int8 for those layers only that are predicted to be faster so, and fp16 or fp32 for others, as
       ``max_drop`` (by ``drop_metric``) and ``min_sqnr`` allow: how far outputs may move on the samples
       (:class:`mcpc.accuracy_budget.Budget`; with neither, by a relative L2 error of 0.1). With "int8" they are only

@@ -35,6 +35,9 @@ QUANTIZE_WEIGHTS = "quantize-weights"
 #: What prepares networks for QUANTIZE.
 SMOOTH = "smooth"
 
+#: How calibration finds ranges where no method is given.
+METHOD = "minmax"
+
 #: The most samples that are kept to measure errors on, and the bytes that they may take; one is kept anyway.
 MEASURED, MEASURED_BYTES = 32, 64 << 20
 
@@ -119,7 +122,7 @@ class Ranges:
     def __init__(
         self,
         data: Any,
-        method: str,
+        method: str | None,
         table: str | os.PathLike[str] | RangeTable | None,
         progress: Progress | None = None,
     ) -> None:
@@ -135,8 +138,8 @@ class Ranges:
 
     def check(self, series: Sequence[Pass], is_measured: bool, is_chosen: bool) -> None:
         """UsageError E001 where a pass of ``series`` needs ranges and there are neither data nor a table, or where
-        there are and none does; where errors are to be measured and there are no data; where layers are chosen by hand
-        (``is_chosen``) that no pass asks about."""
+        there are and none does; where a method is given and no data; where errors are to be measured and there are no
+        data; where layers are chosen by hand (``is_chosen``) that no pass asks about."""
         is_given = self._data is not None or self._table is not None
         is_needed = any(each.name == QUANTIZE for each in series)
         if not is_needed and (is_given or is_measured or is_chosen):
@@ -149,6 +152,8 @@ class Ranges:
             raise UsageError(
                 "E001", "int8 takes calibration data", hint="give calib_data, or a calib_table made before"
             )
+        if self._method is not None and self._data is None:
+            raise UsageError("E001", "calib_method is for calibration data", hint="give calib_data")
 
     def __call__(self, graph: Graph, tensors: Sequence[Value]) -> RangeTable:
         if self._found is None:
@@ -158,8 +163,12 @@ class Ranges:
         return self._found
 
     def channels(self, graph: Graph, axes: Mapping[Value, int]) -> Mapping[str, Channels]:
-        """What is seen along an axis of tensors, by their names; nothing of those that a table does not have."""
+        """What is seen along an axis of tensors, by their names; nothing of those that a table does not have.
+        UsageError E001 where it has no channels at all."""
         self._channels = self._find(graph, [], axes).channels
+        if self._data is None and not self._channels:
+            message = "smooth takes what was seen of channels, and the calibration table has nothing of them"
+            raise UsageError("E001", message, hint="give calib_data, or a table that was made with smooth")
         return self._channels
 
     def _find(self, graph: Graph, tensors: Sequence[Value], axes: Mapping[Value, int]) -> RangeTable:
@@ -173,7 +182,7 @@ class Ranges:
             graph,
             tensors,
             self._data,
-            self._method,
+            self._method or METHOD,
             compiled=compiled_here,
             progress=self._progress,
             seen=None if axes else self._spread.add,

@@ -201,6 +201,8 @@ def float_reason(node: Node) -> str:
         return "its left operand is constant"
     if (left.type.rank or 0) < 2:
         return "its left operand is no matrix"
+    if 0 in right.type.dims:
+        return "it has no weights"
     if bias is not None and bias.data is None:
         return "its bias is not constant"
     if right.data is None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnx.parser
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
@@ -254,6 +255,23 @@ def test_weights_of_zeros_give_zeros(tmp_path: Path) -> None:
         assert not session.run(None, rows(1)[0])[0].any()
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"precision": "int8", "calib_data": [{"x": np.zeros((2, 0), np.float32)}], "smooth": True},
+        {"precision": "int8-dynamic"},
+    ],
+)
+def test_sums_of_nothing_stay_floats(tmp_path: Path, options: dict[str, Any]) -> None:
+    product = onnx.parser.parse_model(
+        """<ir_version: 8, opset_import: ["" : 17]> g (float[2, 0] x) => (float[2, 3] y) { y = MatMul(x, w) }"""
+    )
+    product.graph.initializer.append(numpy_helper.from_array(np.zeros((0, 3), np.float32), "w"))
+    path = mcpc.compile(product.SerializeToString(), "host", tmp_path / "x", **options)
+    with mcpc.load(path) as session:
+        np.testing.assert_array_equal(session.run(None, {"x": np.zeros((2, 0), np.float32)})[0], np.zeros((2, 3)))
+
+
 # ---- what is refused
 
 
@@ -269,6 +287,8 @@ def test_weights_of_zeros_give_zeros(tmp_path: Path) -> None:
         ({"precision": "int8", "calib_data": SAMPLES, "calib_method": "max"}, UsageError, "no calibration method"),
         ({"precision": "int8", "calib_data": "missing.npz"}, CalibrationError, "no calibration data in missing.npz"),
         ({"precision": "int8", "calib_table": "missing.json"}, CalibrationError, "missing.json cannot be read"),
+        ({"precision": "int8", "calib_table": "a.json", "calib_method": "mse"}, UsageError, "is for calibration data"),
+        ({"calib_method": "mse"}, UsageError, "calib_method is for calibration data"),
     ],
 )
 def test_what_is_refused(tmp_path: Path, options: dict[str, Any], error: type[McpcError], words: str) -> None:

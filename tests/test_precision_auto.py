@@ -15,7 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import mcpc
 from mcpc import plugins
-from mcpc.accuracy_budget import Budget, Outcome
+from mcpc.accuracy_budget import DEFAULT_DROP, Budget, Outcome
 from mcpc.cli import cli
 from mcpc.errors import Problems, UsageError
 from mcpc.fidelity import MOST_DB, Fidelity, fidelity
@@ -311,6 +311,10 @@ def test_drops_of_outputs() -> None:
     assert Budget(max_drop=0.125, drop_metric="top1").allows(outcome)
     assert not Budget(max_drop=0.124, drop_metric="top1").allows(outcome)
     assert not Budget(min_sqnr=outcome.sqnr + 0.1).allows(outcome) and Budget(min_sqnr=outcome.sqnr).allows(outcome)
+
+
+def test_the_default_limit_is_of_the_metric_that_is_asked_for() -> None:
+    assert Budget(drop_metric="top1").or_default() == Budget(max_drop=DEFAULT_DROP, drop_metric="top1")
 
 
 def test_without_a_change_nothing_is_dropped() -> None:

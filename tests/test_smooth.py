@@ -24,6 +24,7 @@ from mcpc.passes.smooth import PREDICTED, Smooth
 from mcpc.per_layer import verify_layers
 from mcpc.pipeline import PassContext, run_pipeline
 from mcpc.precision import Ranges
+from mcpc.ranges import Range, RangeTable
 
 Array = np.ndarray[Any, Any]
 
@@ -232,6 +233,12 @@ def test_layers_are_verified_with_the_table(tmp_path: Path) -> None:
     assert last.fidelity is not None and last.fidelity.sqnr > 30
     with pytest.raises(UsageError, match="smoothed before it was quantised"):
         verify_layers(path, network)
+
+
+def test_tables_without_channels_smooth_nothing(tmp_path: Path) -> None:
+    table = RangeTable({"x": Range(-1, 1)})
+    with pytest.raises(UsageError, match="the calibration table has nothing of them"):
+        mcpc.compile(model(), "host", tmp_path / "x", precision="int8", smooth=True, calib_table=table)
 
 
 def test_there_has_to_be_something_to_prepare_for(tmp_path: Path) -> None:

@@ -79,8 +79,7 @@ WARNED = ((layer_precision.PASS, layer_precision.SLOWER), (layer_precision.PASS,
 )
 @click.option(
     "--calib-method",
-    default="minmax",
-    show_default=True,
+    show_default="minmax",
     metavar="NAME",
     help="Ranges by minmax, moving-average, percentile, entropy or mse.",
 )
@@ -174,7 +173,7 @@ def compile_(
     weights: str | None,
     block_size: int | None,
     calib_data: Path | None,
-    calib_method: str,
+    calib_method: str | None,
     smooth: bool,
     calib_table: Path | None,
     zero_point_bias: str | None,

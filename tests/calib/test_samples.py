@@ -66,6 +66,12 @@ def test_other_numbers_become_the_inputs_type(tmp_path: Path) -> None:
     assert first["x"].dtype == np.float32
 
 
+def test_scalars_stay_scalars() -> None:
+    scalar = Value("s", TensorType(DType.float32, ()))
+    (feeds,) = open_samples([{"s": np.array(3.0)}], [scalar]).each()
+    assert feeds["s"].shape == () and feeds["s"].dtype == np.float32
+
+
 class Reader:
     def __init__(self, count: int) -> None:
         self.left = count
@@ -177,7 +183,9 @@ OBJECTS = np.array([{"a": 1}] * 3, object)
         (save(x=DATA[:, :, :3]), ["'x' is 1x3x3, not 1x3x4"]),
         (save(x=DATA[0, 0]), ["'x' is 4, not 1x3x4"]),
         (save(x=DATA[:0]), ["no sample"]),
+        (save(x=np.float32(3)), ["'x' is a scalar, not 1x3x4"]),
         (save(x=NAN), ["data.npz, sample 0", "not finite"]),
+        (save(x=np.full((1, 3, 4), 1e300)), ["data.npz, sample 0", "not finite"]),  # in float32
         (save(x=DATA.astype("U4")), ["'x' is of <U4"]),
         (save(x=OBJECTS), ["cannot be read"]),
         (write("list.txt", b""), ["no sample in"]),
