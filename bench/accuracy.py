@@ -6,7 +6,7 @@
 Tasks and goals are in accuracy_tasks.py, runners in accuracy_runners.py. All get the same samples: some for
 calibration, others for evaluation, of which nobody but the measures knows what is true. ONNX Runtime quantises all
 operators that it can, or just products. "--smooth" scales channels first; its method and float layers are the task's,
-chosen by scores on the samples of another seed.
+chosen by scores on the samples of another seed. "auto" chooses layers by one rule for all tasks, on the calibration.
 "exact" is a quantised network as it is written, without optimisations; with them processors that have no VNNI add pairs
 of products with saturation, for which it advises weights of 7 bits.
 """
@@ -121,8 +121,8 @@ def markdown(document: dict[str, Any]) -> str:
         "of floats keeps float32's accuracy: the last row of a task says how many products are of integers. "
         "[accuracy.py](../accuracy.py) says what the runners are, [accuracy_tasks.py](../accuracy_tasks.py) the tasks.",
         "",
-        f"The samples are those of seed {document['seed']}; methods and float layers of --smooth were chosen by scores "
-        f"on those of seed {CHOSEN_BY}.",
+        f"The samples are those of seed {document['seed']}; methods and float layers of mcpc int8 --smooth were chosen "
+        f"by scores on those of seed {CHOSEN_BY}.",
         "",
         *table_head(["task", "samples", "measure", "goal", *runners]),
     ]
