@@ -56,6 +56,7 @@ enum { BYTE_IS_WIDE = 1, BYTE_IS_SIGNED = 1, BYTE_ORDERS = 1 };
 /* BYTE_BLOCK: the most tiles of a block. BYTE_BLOCK_BYTES: what they may take, though it is one tile at least. Weights
  * come from far away once a block, tiles as they are met from the second cache, or the third. */
 enum { BYTE_SUMS = BYTE_TALL * BYTE_WIDTH * BYTE_PARTS, BYTE_UNITS = 8, BYTE_BLOCK = 8, BYTE_BLOCK_BYTES = 512 << 10 };
+enum { BYTE_RUN = 32 }; /* bytes of a row of a kernel's taps, up to which it is put together at the edge */
 
 /* Activations: `zero` is what stands for 0. */
 typedef struct {
@@ -129,61 +130,74 @@ typedef uint8_t byte_quads __attribute__((ext_vector_type(16)));
 
 /* Four rows' words of one group of columns, in all orders. `tile`: the first of the rows in the group; `all`: elements
  * from order to order. */
-MCP26_INLINE void byte_store_quad(byte_left *tile, int64_t all, byte_words four, int64_t nbytes) {
+MCP26_INLINE void byte_store_quad(byte_left *tile, int64_t all, byte_words four) {
     byte_quads bytes = (byte_quads)four;
     byte_quads orders[3] = {
         bytes,
         __builtin_shufflevector(bytes, bytes, 0, 2, 1, 3, 4, 6, 5, 7, 8, 10, 9, 11, 12, 14, 13, 15),
         __builtin_shufflevector(bytes, bytes, 0, 3, 1, 2, 4, 7, 5, 6, 8, 11, 9, 10, 12, 15, 13, 14),
     };
-    MCP26_UNROLL for (int64_t i = 0; i < BYTE_ORDERS; i++) __builtin_memcpy(tile + i * all, &orders[i], (size_t)nbytes);
+    MCP26_UNROLL for (int64_t i = 0; i < BYTE_ORDERS; i++) __builtin_memcpy(tile + i * all, &orders[i], sizeof bytes);
+}
+
+/* Four columns of all rows as a group of a tile: those at `from`, shifted by so many bits, which leaves the first ones
+ * out. */
+MCP26_INLINE void byte_pack_four(byte_rows a, byte_left *to, int64_t all, const uint8_t *const *from, int64_t n,
+                                 int64_t bits) {
+    byte_words flip = a.is_signed != BYTE_IS_SIGNED ? 0x80808080u : 0u;
+    MCP26_UNROLL for (int64_t i = 0; i < BYTE_TALL; i += 4) {
+        byte_words four;
+        MCP26_UNROLL for (int64_t r = 0; r < 4; r++) {
+            uint32_t word;
+            __builtin_memcpy(&word, from[i + r] + n, sizeof word);
+            four[r] = word;
+        }
+        byte_store_quad(to + 4 * i, all, (four ^ flip) >> (uint32_t)bits);
+    }
+}
+
+/* Sixteen columns of all rows as four groups of a tile. */
+MCP26_INLINE void byte_pack_sixteen(byte_rows a, byte_left *to, int64_t all, const uint8_t *const *from, int64_t n) {
+    byte_words flip = a.is_signed != BYTE_IS_SIGNED ? 0x80808080u : 0u;
+    MCP26_UNROLL for (int64_t i = 0; i < BYTE_TALL; i += 4) {
+        byte_words row[4];
+        MCP26_UNROLL for (int64_t r = 0; r < 4; r++) {
+            __builtin_memcpy(&row[r], from[i + r] + n, sizeof row[r]);
+            row[r] ^= flip;
+        }
+        byte_words even = __builtin_shufflevector(row[0], row[1], 0, 4, 1, 5);
+        byte_words even_high = __builtin_shufflevector(row[0], row[1], 2, 6, 3, 7);
+        byte_words odd = __builtin_shufflevector(row[2], row[3], 0, 4, 1, 5);
+        byte_words odd_high = __builtin_shufflevector(row[2], row[3], 2, 6, 3, 7);
+        byte_left *group = to + 4 * i;
+        byte_store_quad(group, all, __builtin_shufflevector(even, odd, 0, 1, 4, 5));
+        byte_store_quad(group + 4 * BYTE_TALL, all, __builtin_shufflevector(even, odd, 2, 3, 6, 7));
+        byte_store_quad(group + 8 * BYTE_TALL, all, __builtin_shufflevector(even_high, odd_high, 0, 1, 4, 5));
+        byte_store_quad(group + 12 * BYTE_TALL, all, __builtin_shufflevector(even_high, odd_high, 2, 3, 6, 7));
+    }
 }
 
 /* Columns k ... k+count-1 of all rows of a packed tile, from where these rows lie. */
 MCP26_INLINE void byte_pack(byte_rows a, byte_left *tile, int64_t K, int64_t k, const uint8_t *const *from,
                             int64_t count) {
     int64_t all = BYTE_TALL * 4 * mcp26_ceil_div(K, 4), n = 0;
-    byte_words flip = !BYTE_IS_WIDE && a.is_signed != BYTE_IS_SIGNED ? 0x80808080u : 0u;
     if (k % 4) {
         n = mcp26_min(count, 4 - k % 4);
         for (int64_t i = 0; i < BYTE_TALL; i++) {
             for (int64_t j = 0; j < n; j++) byte_put_one(a, tile, all, i, k + j, from[i][j]);
         }
     }
-    for (; n + 4 <= count;) {
-        byte_left *to = tile + (k + n) / 4 * 4 * BYTE_TALL;
-        if (BYTE_IS_WIDE || n + 16 > count) {
-            MCP26_UNROLL for (int64_t i = 0; i < BYTE_TALL; i++) {
-                if (BYTE_IS_WIDE) {
-                    byte_put_four(a, to + 4 * i, from[i] + n);
-                } else {
-                    byte_words word = 0;
-                    __builtin_memcpy(&word, from[i] + n, 4);
-                    byte_store_quad(to + 4 * i, all, word ^ flip, 4);
-                }
-            }
-            n += 4;
-            continue;
+    byte_left *to = tile + (k + n) / 4 * 4 * BYTE_TALL;
+    for (; !BYTE_IS_WIDE && n + 16 <= count; n += 16, to += 16 * BYTE_TALL) byte_pack_sixteen(a, to, all, from, n);
+    for (; n + 4 <= count; n += 4, to += 4 * BYTE_TALL) {
+        if (!BYTE_IS_WIDE) byte_pack_four(a, to, all, from, n, 0);
+        MCP26_UNROLL for (int64_t i = 0; BYTE_IS_WIDE && i < BYTE_TALL; i++) {
+            byte_put_four(a, to + 4 * i, from[i] + n);
         }
-        MCP26_UNROLL for (int64_t i = 0; i < BYTE_TALL; i += 4) {
-            byte_words row[4];
-            MCP26_UNROLL for (int64_t r = 0; r < 4; r++) {
-                __builtin_memcpy(&row[r], from[mcp26_min(i + r, BYTE_TALL - 1)] + n, sizeof row[r]);
-                row[r] ^= flip;
-            }
-            byte_words even = __builtin_shufflevector(row[0], row[1], 0, 4, 1, 5);
-            byte_words even_high = __builtin_shufflevector(row[0], row[1], 2, 6, 3, 7);
-            byte_words odd = __builtin_shufflevector(row[2], row[3], 0, 4, 1, 5);
-            byte_words odd_high = __builtin_shufflevector(row[2], row[3], 2, 6, 3, 7);
-            int64_t nbytes = 4 * mcp26_min(4, BYTE_TALL - i);
-            byte_store_quad(to + 4 * i, all, __builtin_shufflevector(even, odd, 0, 1, 4, 5), nbytes);
-            byte_store_quad(to + 4 * i + 4 * BYTE_TALL, all, __builtin_shufflevector(even, odd, 2, 3, 6, 7), nbytes);
-            byte_store_quad(to + 4 * i + 8 * BYTE_TALL, all, __builtin_shufflevector(even_high, odd_high, 0, 1, 4, 5),
-                            nbytes);
-            byte_store_quad(to + 4 * i + 12 * BYTE_TALL, all, __builtin_shufflevector(even_high, odd_high, 2, 3, 6, 7),
-                            nbytes);
-        }
-        n += 16;
+    }
+    if (!BYTE_IS_WIDE && n < count && count >= 4) { /* what follows meets weights of zero, or is to come */
+        byte_pack_four(a, to, all, from, count - 4, 8 * (4 - count + n));
+        return;
     }
     for (; n < count; n++) {
         MCP26_UNROLL for (int64_t i = 0; i < BYTE_TALL; i++) byte_put_one(a, tile, all, i, k + n, from[i][n]);
@@ -276,11 +290,24 @@ MCP26_INLINE void gemm_i8(int64_t M, int64_t N, int64_t K, byte_rows a, byte_wei
 /* Columns of the product that a row of a convolution's kernel takes, `depth` channels a group. */
 MCP26_INLINE int64_t conv_bytes_row(conv_shape s, int64_t depth) { return mcp26_ceil_div(s.kernel_w * depth, 4) * 4; }
 
-/* The windows of a tile's output pixels. The taps of a row are one run of memory where nothing lies between them. */
+/* A row of a kernel's taps that reach beyond the edge: `run` bytes, of which `line` (NULL: none) has those of pixels
+ * side ... in the image. */
+MCP26_INLINE const uint8_t *conv_bytes_edge(conv_shape s, byte_rows a, const uint8_t *line, int64_t side, int64_t depth,
+                                            uint8_t *run) {
+    int64_t low = line ? mcp26_max(0, -side) : s.kernel_w, high = mcp26_min(s.kernel_w, s.in_w - side);
+    for (int64_t j = 0; j < s.kernel_w * depth; j++) {
+        run[j] = j >= low * depth && j < high * depth ? line[j] : (uint8_t)a.zero;
+    }
+    return run;
+}
+
+/* The windows of a tile's output pixels. The taps of a row are one run of memory where nothing lies between them; short
+ * runs are so at the edge too. */
 MCP26_INLINE void conv_bytes_source(const void *left, byte_rows a, int64_t K, int64_t m, int64_t rows, byte_left *tile,
                                     const uint8_t *zeros) {
     const conv_shape s = *(const conv_shape *)left;
     int64_t depth = s.in_c / s.groups, is_run = s.dilation_w == 1 && s.x_pixel == depth;
+    int64_t is_short = is_run && s.kernel_w * depth <= BYTE_RUN;
     int64_t top[BYTE_TALL], side[BYTE_TALL], column = m % s.out_w, row = m / s.out_w % s.out_h;
     const uint8_t *item[BYTE_TALL], *image = (const uint8_t *)a.data;
     image += m / s.out_w / s.out_h * s.in_h * s.in_w * s.x_pixel;
@@ -296,14 +323,19 @@ MCP26_INLINE void conv_bytes_source(const void *left, byte_rows a, int64_t K, in
     }
     for (int64_t kh = 0; kh < s.kernel_h; kh++) {
         const uint8_t *line[BYTE_TALL], *from[BYTE_TALL];
+        uint8_t short_run[BYTE_TALL][BYTE_RUN];
         int64_t k = kh * conv_bytes_row(s, depth), is_inside = is_run;
         MCP26_UNROLL for (int64_t i = 0; i < BYTE_TALL; i++) {
             int64_t y = top[i] + kh * s.dilation_h, is_here = (uint64_t)y < (uint64_t)s.in_h;
             line[i] = is_here ? item[i] + (y * s.in_w + side[i]) * s.x_pixel : NULL;
             is_inside &= is_here;
         }
-        if (is_inside) {
-            byte_pack(a, tile, K, k, line, s.kernel_w * depth);
+        if (is_inside || is_short) {
+            MCP26_UNROLL for (int64_t i = 0; i < BYTE_TALL; i++) {
+                int64_t is_whole = is_inside || (line[i] && side[i] >= 0 && side[i] + s.kernel_w <= s.in_w);
+                from[i] = is_whole ? line[i] : conv_bytes_edge(s, a, line[i], side[i], depth, short_run[i]);
+            }
+            byte_pack(a, tile, K, k, from, s.kernel_w * depth);
             continue;
         }
         for (int64_t kw = 0; kw < s.kernel_w; kw++, k += depth) {
