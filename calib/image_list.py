@@ -53,7 +53,7 @@ def read_list(path: Path, inputs: Sequence[Value]) -> list[Line]:
     settings: dict[str, tuple[float, ...]] = {"mean": (0.0,), "std": (1.0,)}
     lines, problems = [], Problems()
     try:
-        texts = path.read_text().splitlines()
+        texts = path.read_text("utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise CalibrationError("E400", f"{path} cannot be read: {error}") from None
     for number, text in enumerate(texts, 1):
@@ -61,7 +61,7 @@ def read_list(path: Path, inputs: Sequence[Value]) -> list[Line]:
         setting = re.fullmatch(r"\s*#\s*(mean|std)\s*:(.*)", text)
         with problems.collect():
             if setting is not None:
-                settings[setting[1]] = _numbers(setting[2], place)
+                settings[setting[1]] = _numbers(setting[1], setting[2], place)
             elif text.strip() and not text.lstrip().startswith("#"):
                 files = tuple(path.parent / name for name in text.split())
                 lines.append(Line(place, _present(files, inputs, place), inputs, settings["mean"], settings["std"]))
@@ -71,13 +71,15 @@ def read_list(path: Path, inputs: Sequence[Value]) -> list[Line]:
     return lines
 
 
-def _numbers(text: str, place: str) -> tuple[float, ...]:
+def _numbers(name: str, text: str, place: str) -> tuple[float, ...]:
     try:
         numbers = tuple(float(each) for each in text.replace(",", " ").split())
     except ValueError:
         numbers = ()
     if not numbers:
         raise CalibrationError("E400", f"{place}: {text.strip()!r} is no list of numbers")
+    if name == "std" and 0 in numbers:
+        raise CalibrationError("E400", f"{place}: a std of 0 divides nothing")
     return numbers
 
 

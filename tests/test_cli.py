@@ -105,6 +105,18 @@ def test_compile_options_reach_the_compiler(mcpc_run: Any, tmp_path: Path) -> No
     assert {".c", ".mcir", ".onnx"} <= kept
 
 
+def test_one_reason_is_one_note(mcpc_run: Any, tmp_path: Path) -> None:
+    """Products of two computed tensors stay floats, of which an encoder has two a layer."""
+    nodes = [helper.make_node("MatMul", [x, "z"], [y], y) for x, y in (("x", "a"), ("a", "b"), ("b", "y"))]
+    x, z, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [4, 4]) for name in "xzy")
+    onnx.save(helper.make_model(helper.make_graph(nodes, "g", [x, z], [y])), tmp_path / "m.onnx")
+    np.savez(tmp_path / "data.npz", x=np.ones((4, 4), np.float32), z=np.ones((4, 4), np.float32))
+    asked = ("--precision", "int8", "--calib-data", tmp_path / "data.npz", "--no-golden", "-o", tmp_path / "m")
+    result = mcpc_run("compile", tmp_path / "m.onnx", *asked)
+    assert result.status == 0, result.err
+    assert result.err.splitlines() == ["note: a and 2 more: float32: its right operand is not quantised"]
+
+
 def test_int8_from_the_command_line(mcpc_run: Any, tmp_path: Path) -> None:
     images = digits.held_out()[0][:20]
     np.savez(tmp_path / "images.npz", image=images)

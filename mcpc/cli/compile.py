@@ -247,14 +247,25 @@ def compile_(
     if as_json:
         console.print_json({"output": str(path), "seconds": round(seconds, 3), **document})
     elif not quiet:
-        for each in document["decisions"]:
-            kind = (each["pass"], each["action"])
-            if each["pass"] in NOTED or kind in (*NOTED, *WARNED):
-                word = "warning" if kind in WARNED else "note"
-                click.echo(console.printable(f"{word}: {each['subject']}: {each['reason']}"), err=True)
+        for line in _notes(document["decisions"]):
+            click.echo(console.printable(line), err=True)
         if verbose:
             _print_passes(document)
         _print_summary(path, document, seconds)
+
+
+def _notes(decisions: list[dict[str, Any]]) -> list[str]:
+    """What is to be told at once: a line for all subjects of one reason."""
+    subjects: dict[tuple[str, str], list[str]] = {}
+    for each in decisions:
+        kind = (each["pass"], each["action"])
+        if each["pass"] in NOTED or kind in (*NOTED, *WARNED):
+            word = "warning" if kind in WARNED else "note"
+            subjects.setdefault((word, each["reason"]), []).append(each["subject"])
+    return [
+        f"{word}: {first}{f' and {len(others)} more' if others else ''}: {reason}"
+        for (word, reason), (first, *others) in subjects.items()
+    ]
 
 
 def parse_shapes(texts: tuple[str, ...]) -> dict[str, tuple[int | None, ...]]:

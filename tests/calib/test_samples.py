@@ -192,6 +192,8 @@ OBJECTS = np.array([{"a": 1}] * 3, object)
         (write("list.txt", b"a.png b.png"), ["list.txt:1", "2 files for the 1 inputs x"]),
         (write("list.txt", b"a.png"), ["list.txt:1", "there is no"]),
         (write("list.txt", b"# mean: red\n"), ["list.txt:1", "'red'"]),
+        (write("list.txt", b"# std: 1 0 1\n"), ["list.txt:1", "a std of 0"]),
+        (write("list.txt", b"\xef\xbb\xbfa.png"), ["list.txt:1: there is no", "/a.png"]),  # behind a byte order mark
         (write("list.txt", b"list.txt"), ["no image of 1 or 3 channels"]),
     ],
 )
