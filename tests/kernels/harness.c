@@ -15,6 +15,7 @@
 #include "gemm.h"
 #include "gemm_i8.h"
 #include "gemm_q8.h"
+#include "gemm_words.h"
 #include "matmul.h"
 #include "move.h"
 #include "normalize.h"
@@ -118,6 +119,14 @@ MCP26_INLINE void run_gemm_i8(const int64_t *n, void **p) {
     if (BYTE_ORDERS > 1 && n[6]) w = (byte_weights){p[5], p[2], NULL, p[6], p[7]};
     RUN_UNITS(gemm_i8_units(n[0], n[1], n[2]), n[5],
               gemm_i8(n[0], n[1], n[2], ((byte_rows){p[0], n[3], (int32_t)n[4]}), w, store_sums, args, p[4], begin, end))
+}
+
+/* n as for gemm_i8. p: a, panels of words, addends of the columns, result, scratch. */
+MCP26_INLINE void run_gemm_words(const int64_t *n, void **p) {
+    const void *args[] = {p[3], &n[1]};
+    RUN_UNITS(gemm_words_units(n[0]), n[5],
+              gemm_words(n[0], n[1], n[2], ((byte_rows){p[0], n[3], (int32_t)n[4]}), p[1], n[6] ? p[2] : NULL,
+                         store_sums, args, p[4], begin, end))
 }
 
 /* n: rows, columns, depth, block, kind (int8, uint8 with zero points, int4), chunk. p: a, stored, scale, zero, scratch. */
@@ -475,7 +484,7 @@ MCP26_INLINE void run_normalize(const int64_t *n, void **p) {
     X(16, window) X(17, resize) X(18, double) X(19, gemm_i8) \
     X(20, attention) X(21, matmul_strided) X(22, normalize) \
     X(23, gemm_weights) X(24, matmul_i8) X(25, separable) X(26, winograd) \
-    X(27, winograd_line) X(28, depthwise_i8) X(29, winograd_i8)
+    X(27, winograd_line) X(28, depthwise_i8) X(29, winograd_i8) X(30, gemm_words)
 
 #define DEFINE_KERNEL(I, NAME) \
     static __attribute__((noinline)) void kernel_##NAME(const int64_t *n, void **p) { run_##NAME(n, p); }

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from mcpc.targets.native.emit.integer import gemm_scratch
+from mcpc.targets.native.emit.integer import gemm_scratch, word_panels, words_scratch
 from mcpc.targets.native.pairs import in_steps
 
 from .case import ALL, Array, Case, Packable, Packed, PackedBytes, normal, untouched
@@ -66,6 +66,14 @@ def bytes_products(rng: np.random.Generator) -> Iterator[Case]:
             numbers = [m, n, k, index % 2, zero, 1 if index else ALL, is_listed]
             name = f"gemm_i8 {m}x{k}x{n}{', in steps' * is_listed}"
             yield Case(name, "gemm_i8", numbers, buffers, {3: want}, is_static=index == 1 and not is_listed)
+        addends = rng.integers(-(2**20), 2**20, -(-n // 16) * 16).astype(np.int32)
+        for is_biased in (0, 1):
+            numbers = [m, n, k, index % 2, zero, 1 if index else ALL, is_biased]
+            out = np.full((m, n), 12345, np.int32)
+            words: list[Array | Packable] = [a, word_panels(w), addends, out, np.zeros(words_scratch(k), np.int8)]
+            sums = want + addends[:n] * is_biased
+            name = f"gemm_words {m}x{k}x{n}{', with addends' * is_biased}"
+            yield Case(name, "gemm_words", numbers, words, {3: sums}, is_static=index == 1 and not is_biased)
 
 
 def _sigmoid(x: Array) -> Array:

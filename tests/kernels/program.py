@@ -25,7 +25,7 @@ KERNELS = (
     "gemm", "matmul", "conv", "conv_few", "depthwise", "pool", "pool_global", "function", "integer", "map_nd", "reduce",
     "softmax", "lstm", "copy", "pad", "gather", "window", "resize", "double", "gemm_i8",
     "attention", "matmul_strided", "normalize", "gemm_weights", "matmul_i8", "separable", "winograd",
-    "winograd_line", "depthwise_i8", "winograd_i8",
+    "winograd_line", "depthwise_i8", "winograd_i8", "gemm_words",
 )  # fmt: skip
 
 #: Panel width (MCP26_NR) by ISA.
