@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import onnx
+import quantized
 from elftools.elf.elffile import ELFFile
 
 from mcpc import sdk
@@ -31,6 +32,7 @@ from mcpc.compiler import compile as compile_model
 from mcpc.models import samples
 from mcpc.models.networks import network
 from mcpc.plugins import find_target
+from mcpc.precision import PRECISIONS
 from mcpc.target import Target
 from mcpc.targets.native.family import link_variant, read_sources
 
@@ -106,8 +108,11 @@ def functions(blocks: Blocks, artifact: Path, sources: Path, target: Target) -> 
 def measure(bench: Bench, name: str, precision: str, target: Target) -> dict[str, Any]:
     """All numbers of one model."""
     model, artifact = bench.folder / f"{name}.onnx", bench.folder / f"{name}.mcp26bin"
-    onnx.save(network(name), model)
-    options: dict[str, Any] = {} if precision == "fp32" else {"precision": precision}
+    options: dict[str, Any] = {"precision": precision} if precision in PRECISIONS else {}
+    if precision in quantized.ACTIVATIONS:
+        model = quantized.models(name, bench.folder)[precision]
+    else:
+        onnx.save(network(name), model)
     with tempfile.TemporaryDirectory(dir=bench.folder) as emit:
         compile_model(model, target.name, artifact, emit=emit, golden=[samples.feeds(name)], **options)
         blocks = bench.blocks(artifact)
@@ -146,7 +151,9 @@ def markdown(document: dict[str, Any], functions_shown: int) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", default="resnet50,mobilenetv2", help="names of built models, separated by commas")
-    parser.add_argument("--precision", default="fp32", help="precisions separated by commas")
+    parser.add_argument(
+        "--precision", default="fp32", help="precisions separated by commas; u8s8 and s8s8: in QDQ form, quantized.py"
+    )
     parser.add_argument("--target", default="rock5b", help="a target with AArch64 code")
     parser.add_argument("--functions", type=int, default=12, help="functions listed a model")
     parser.add_argument("--output", type=Path, default=RESULTS, help="folder of the result files")

@@ -36,12 +36,16 @@ def without_saturation(model: Path | str | bytes) -> Path | str | bytes:
     """``model`` with the constant weights of its integer products, and their constant zero points, in the type that is
     computed exactly; as it is where there are none to change."""
     import onnx
+    from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
     from mcpc.onnx_structure import walk
 
     if isinstance(model, bytes) and not any(name.encode() in model for name in EXACT):
         return model
-    proto = onnx.load_from_string(model) if isinstance(model, bytes) else onnx.load(model, load_external_data=False)
+    try:
+        proto = onnx.load_from_string(model) if isinstance(model, bytes) else onnx.load(model, load_external_data=False)
+    except (DecodeError, OSError):  # who runs it says what is wrong
+        return model
     found = [node for node in walk(proto.graph.node) if node.op_type in EXACT]
     if not found:
         return model

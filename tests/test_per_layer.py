@@ -68,7 +68,7 @@ def test_a_network_of_16_bits_is_compared_too(tmp_path: Path) -> None:
 
 
 def test_the_first_layer_that_differs_is_named(files: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    def compile_another(artifact: Path, model: Path, expose: ExposeLayers, folder: Path) -> Path:
+    def compile_another(artifact: Path, model: Path, expose: ExposeLayers, folder: Path, table: None) -> Path:
         path = mcpc.compile(build(scale=2), "host", folder / "m.mcp26bin", finish=[expose])
         sound = ExposeLayers()
         mcpc.compile(model, "host", folder / "sound.mcp26bin", finish=[sound])

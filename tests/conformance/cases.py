@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import onnx
 import onnx.backend.test.loader as onnx_tests
@@ -69,9 +70,10 @@ class Case:
 @functools.cache
 def all_cases() -> list[Case]:
     """Every case in a fixed order. onnx computes the node cases when they are listed, for ten seconds: they are kept in
-    the cache by onnx's version and this file's text."""
+    the cache by the versions of what computes them and this file's text."""
     own = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:16]
-    kept = cache_dir("conformance") / f"onnx-{onnx.__version__}-numpy-{np.__version__}-{own}.pickle"
+    versions = "-".join(f"{each.__name__}-{each.__version__}" for each in (onnx, np, ml_dtypes))
+    kept = cache_dir("conformance") / f"{versions}-{own}.pickle"
     if not kept.exists():
         partial = kept.with_suffix(f".{os.getpid()}")
         partial.write_bytes(pickle.dumps([case for kind in KINDS for case in _load(kind)]))
