@@ -72,20 +72,21 @@ def packed_matmul(b: KernelBuilder) -> None:
 
 
 def _product(b: KernelBuilder, rows: Dim, weights: Array) -> None:
-    """Of rows that follow one another and weights [K, N], by gemm_i8.h or gemm_words.h."""
+    """Of rows that follow one another and weights [K, N], by gemm_i8.h or, where so many pairs of bytes could saturate
+    that words are faster, gemm_words.h."""
     depth, columns = weights.shape
-    if not _multiplies_words(b, weights):
-        b.call("gemm_i8", rows, columns, depth, *_packed_operands(b, [weights]))
+    panels = _panels([weights], b.nr)
+    lists = _lists(b, panels)
+    if lists is None or len(lists[0]) * COLUMNS <= MOST_STEPS * panels[0].size / 4:
+        b.call("gemm_i8", rows, columns, depth, *_packed_operands(b, columns, panels, lists))
         b.units = f"gemm_i8_units({b.size(rows)}, {columns}, {depth})"
         return
     b.headers.append("gemm_words.h")
     b.scratch = words_scratch(depth)
-    panels = word_panels(weights)
-    added, bias = _integer_bias(b)
-    wide = np.zeros(len(panels) * WORDS_COLUMNS, np.int32)
-    wide[:columns] = 0 if bias is None else bias.reshape(-1)
-    addends = "0" if bias is None else b.constant(wide, "int32_t")
-    operands = (_bytes(b), b.constant(panels, "int16_t"), addends, b.finish(added), "args")
+    words = word_panels(weights)
+    added, addends = _addends(b, 1, columns, len(words) * WORDS_COLUMNS)
+    bias = "0" if addends is None else b.constant(addends, "int32_t")
+    operands = (_bytes(b), b.constant(words, "int16_t"), bias, b.finish(added), "args")
     b.call("gemm_words", rows, columns, depth, *operands, f"(void *){b.worker_scratch}", "begin", "end")
     b.units = f"gemm_words_units({b.size(rows)})"
 
@@ -110,16 +111,6 @@ def word_panels(weights: Array) -> Array:
     wide[:depth, :columns] = weights
     panels = wide.reshape(len(wide) // 2, 2, wide.shape[1] // WORDS_COLUMNS, WORDS_COLUMNS)
     return np.ascontiguousarray(panels.transpose(2, 0, 3, 1))
-
-
-def _multiplies_words(b: KernelBuilder, weights: Array) -> bool:
-    """Whether so many pairs of bytes could saturate that words are faster."""
-    target = b.built_for
-    if not target.saturating_pairs or target.npu.zero_point_bias or not weights.size:
-        return False
-    packed = _panels([weights], b.nr)
-    steps, _, _ = in_steps(packed[0])
-    return bool(len(steps) * COLUMNS > MOST_STEPS * packed[0].size / 4)
 
 
 def packed_conv(b: KernelBuilder) -> None:
@@ -156,7 +147,8 @@ def packed_conv(b: KernelBuilder) -> None:
         return
     by_group = join_groups(weights, groups)
     shape = conv_shape(b, inner, window, len(by_group))
-    b.call("conv_bytes", shape, *_packed_operands(b, [kernel_matrix(group) for group in by_group]))
+    panels = _panels([kernel_matrix(group) for group in by_group], b.nr)
+    b.call("conv_bytes", shape, *_packed_operands(b, by_group.shape[1], panels, _lists(b, panels)))
     b.units = f"conv_bytes_units({shape})"
 
 
@@ -241,30 +233,45 @@ def _panels(matrices: Sequence[Array], nr: int) -> Array:
     return padded.reshape(len(matrices), -1, 4, padded.shape[2] // nr, nr).transpose(0, 3, 1, 4, 2)
 
 
-def _packed_operands(b: KernelBuilder, matrices: Sequence[Array]) -> tuple[str, ...]:
-    """What follows the sizes in a call of gemm_i8.h, for weights [K, N], one matrix a group."""
-    packed, columns = _panels(matrices, b.nr), matrices[0].shape[1]
-    sums = packed.sum((2, 4), dtype=np.int32).reshape(len(matrices), -1)
-    b.headers.append("gemm_i8.h")
-    b.scratch = gemm_scratch(4 * packed.shape[2])
-    lists: list[Array] = []
+def _lists(b: KernelBuilder, panels: Array) -> tuple[Array, Array, Array] | None:
+    """The weights of _panels in steps without saturation, where the processor takes such; who shares weights takes them
+    as they lie."""
     target = b.built_for
-    if target.saturating_pairs and not target.npu.zero_point_bias:  # who shares weights takes them as they lie
-        packed, *lists = in_steps(packed.reshape(-1, *packed.shape[2:]))
-    added, bias = _integer_bias(b)
-    wide = np.zeros_like(sums)
-    wide[:, :columns] = 0 if bias is None else bias.reshape(len(matrices), -1)
+    if not target.saturating_pairs or target.npu.zero_point_bias:
+        return None
+    return in_steps(panels.reshape(-1, *panels.shape[2:]))
+
+
+def _packed_operands(
+    b: KernelBuilder, columns: int, panels: Array, lists: tuple[Array, Array, Array] | None
+) -> tuple[str, ...]:
+    """What follows the sizes in a call of gemm_i8.h, for weights of so many columns a group."""
+    b.headers.append("gemm_i8.h")
+    b.scratch = gemm_scratch(4 * panels.shape[2])
+    sums = panels.sum((2, 4), dtype=np.int32).reshape(len(panels), -1)
+    packed, *indices = (panels,) if lists is None else lists
+    added, addends = _addends(b, len(panels), columns, sums.shape[1])
     weights = (
         b.byte_weights(np.ascontiguousarray(packed), f"[G][N/{b.nr}][K/4][{b.nr}][4]"),
         b.constant(sums, "int32_t"),
-        "0" if bias is None else b.constant(wide, "int32_t"),
-        *(b.constant(each, "int32_t") for each in lists),
+        "0" if addends is None else b.constant(addends, "int32_t"),
+        *(b.constant(each, "int32_t") for each in indices),
     )
     return (
         _bytes(b),
         f"(byte_weights){{{', '.join(weights)}}}",
         *(b.finish(added), "args", f"(void *){b.worker_scratch}", "begin", "end"),
     )
+
+
+def _addends(b: KernelBuilder, groups: int, columns: int, width: int) -> tuple[Node | None, Array | None]:
+    """The node that adds constant integers to the sums, and these, int32 [groups, width], zero beyond ``columns``."""
+    added, bias = _integer_bias(b)
+    if bias is None:
+        return None, None
+    wide = np.zeros((groups, width), np.int32)
+    wide[:, :columns] = bias.reshape(groups, columns)
+    return added, wide
 
 
 def _integer_bias(b: KernelBuilder) -> tuple[Node | None, Array | None]:
